@@ -64,10 +64,10 @@ class batch_run {
       held_[i] = look_up(on_, one);
       if (held_[i].held == 0) missing_.push_back(static_cast<std::uint32_t>(i));
     }
-    done_ = what.size() - missing_.size();
+    done_.store(what.size() - missing_.size(), std::memory_order_relaxed);
     workers_ = std::min<std::size_t>(workers, groups());
     parts_ = std::clamp(workers_, std::size_t{1}, most_parts);
-    for (std::size_t i = 0; i < parts_; ++i) next_[i].at = begin_of(i);
+    for (std::size_t i = 0; i < parts_; ++i) next_[i].at.store(begin_of(i), std::memory_order_relaxed);
   }
   batch_run(const batch_run&) = delete;
   batch_run& operator=(const batch_run&) = delete;
@@ -82,13 +82,15 @@ class batch_run {
 
   /// Takes groups of the worker's own part, and then of those parts that other workers are not done with.
   void work(std::size_t worker, const batch_progress& progress) noexcept {
-    for (std::size_t i = 0; i < parts_ && !stopped_.load(); ++i) work_on((worker + i) % parts_, progress);
+    for (std::size_t i = 0; i < parts_ && !stopped_.load(std::memory_order_seq_cst); ++i)
+      work_on((worker + i) % parts_, progress);
   }
 
   // Reports the end when all threads are done: other threads may have finished groups since the caller's thread last
   // reported.
   void tell_the_end(const batch_progress& progress) noexcept {
-    if (progress && !stopped_.load() && told_ != held_.size()) static_cast<void>(told(progress, held_.size()));
+    if (progress && !stopped_.load(std::memory_order_seq_cst) && told_ != held_.size())
+      static_cast<void>(told(progress, held_.size()));
   }
 
   result<std::vector<grant>> outcome() noexcept {
@@ -120,17 +122,17 @@ class batch_run {
     group_memory group;
     std::fill_n(group.asked.begin(), together_, like_);
     for (auto taken = together_;;) {
-      const auto first = next_[part].at.fetch_add(taken);
+      const auto first = next_[part].at.fetch_add(taken, std::memory_order_seq_cst);
       if (first >= end) return;
       const auto start = std::chrono::steady_clock::now();
-      for (auto at = first, last = std::min(first + taken, end); at < last; at += together_) {
-        if (stopped_.load()) return;
-        acquire_some(std::span(missing_).subspan(at, std::min(together_, last - at)), group);
+      for (auto next = first, last = std::min(first + taken, end); next < last; next += together_) {
+        if (stopped_.load(std::memory_order_seq_cst)) return;
+        acquire_some(std::span(missing_).subspan(next, std::min(together_, last - next)), group);
       }
       const auto some = std::min(taken, end - first);
       taken = after(taken, std::chrono::steady_clock::now() - start);
-      const auto done = done_.fetch_add(some) + some;
-      if (progress && !told(progress, done)) return stopped_.store(true);
+      const auto done = done_.fetch_add(some, std::memory_order_seq_cst) + some;
+      if (progress && !told(progress, done)) return stopped_.store(true, std::memory_order_seq_cst);
     }
   }
 
@@ -158,7 +160,7 @@ class batch_run {
     const std::scoped_lock guard(failing_);
     if (!failed_ || number < *failed_) why_ = granted.error();
     failed_ = std::min(number, failed_.value_or(number));
-    stopped_.store(true);
+    stopped_.store(true, std::memory_order_seq_cst);
   }
 
   // Calls the callback. Returns false when the callback throws, as the exception must not leak leases.

@@ -19,7 +19,10 @@ constinit std::array<std::atomic<pinfold_cache*>, 256> ended{};
 constinit std::atomic<std::size_t> next_ended{0};
 
 // Returns the one that was destroyed longest ago.
-pinfold_cache* replace_oldest(pinfold_cache* by) noexcept { return ended[next_ended++ % ended.size()].exchange(by); }
+pinfold_cache* replace_oldest(pinfold_cache* by) noexcept {
+  return ended[next_ended.fetch_add(1, std::memory_order_relaxed) % ended.size()].exchange(by,
+                                                                                           std::memory_order_seq_cst);
+}
 
 }  // namespace
 
@@ -56,7 +59,8 @@ result<void> usable(const pinfold_cache* cache, kind wanted) noexcept {
 result<void> may_wait(const pinfold_cache* cache, kind wanted) noexcept {
   if (cache != nullptr && callback::must_not_wait_for(*cache))
     return fail(errc::in_use_conflict, "called from a callback of the same cache");
-  if (cache != nullptr && cache->ending) return fail(errc::closed, "the cache is being destroyed");
+  if (cache != nullptr && cache->ending.load(std::memory_order_seq_cst))
+    return fail(errc::closed, "the cache is being destroyed");
   return usable(cache, wanted);
 }
 
@@ -98,8 +102,10 @@ int pinfold_destroy(pinfold_cache* cache) {
   if (cache == nullptr) return c::refuse(errc::invalid_argument, "the cache is null");
   if (c::callback::must_not_wait_for(*cache))
     return c::refuse(errc::in_use_conflict, "called from a callback of the same cache");
-  if (cache->streams != 0) return c::refuse(errc::in_use_conflict, "a stream of chunks has not ended");
-  if (cache->ending.exchange(true)) return c::refuse(errc::closed, "the cache was destroyed");
+  if (cache->streams.load(std::memory_order_seq_cst) != 0)
+    return c::refuse(errc::in_use_conflict, "a stream of chunks has not ended");
+  if (cache->ending.exchange(true, std::memory_order_seq_cst))
+    return c::refuse(errc::closed, "the cache was destroyed");
   const detail::no_cancellation guard;
   const bool here =
       detail::usable(cache->on()).has_value();  // in a child of fork(2), the parent's cache stays as it is

@@ -46,11 +46,12 @@ const detail::record* record_around(const void* registration) noexcept {
   if (reinterpret_cast<std::uintptr_t>(registration) < index::record_page::bytes) return nullptr;
   auto& page = index::record_page::of(registration);
   const auto stride = page.stride;
-  if (stride == 0 || stride % 32 != 0 || stride > index::largest_stride || page.owner.load() == nullptr ||
+  if (stride == 0 || stride % 32 != 0 || stride > index::largest_stride ||
+      page.owner.load(std::memory_order_seq_cst) == nullptr ||
       page.capacity != index::record_page::capacity_for(stride))
     return nullptr;
   const auto number = page.number_of(static_cast<const detail::record*>(registration));
-  if (number >= page.made.load()) return nullptr;
+  if (number >= page.made.load(std::memory_order_seq_cst)) return nullptr;
   const auto* found = page.at(number);
   return registration_in(found, page.imported) == registration ? found : nullptr;
 }

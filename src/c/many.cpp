@@ -151,7 +151,7 @@ int pinfold_acquire_chunks(pinfold_cache* cache, const void* address, size_t byt
     detail::pipeline running(cache->on(), *std::move(wanted), how.depth == 0 ? 4 : how.depth,
                              how.workers == 0 ? 1 : how.workers);
     *chunks = new pinfold_chunks{cache, std::move(ranges), std::move(running)};
-    ++cache->streams;
+    cache->streams.fetch_add(1, std::memory_order_seq_cst);
     return {};
   });
 }
@@ -183,7 +183,7 @@ int pinfold_end_chunks(pinfold_chunks* chunks) {
   const detail::no_cancellation guard;
   pinfold_cache* const cache = chunks->cache;
   delete chunks;
-  --cache->streams;
+  cache->streams.fetch_sub(1, std::memory_order_seq_cst);
   return PINFOLD_OK;
 }
 

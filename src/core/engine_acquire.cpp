@@ -139,11 +139,12 @@ bool engine::wait_for_overlapping_open(shard& in, const request& what, const ran
 // have been closed before this request began.
 result<grant> engine::join(shard& in, entry& opening, const request& what, const deadlines& until) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.doomed, "only what requests may find is joined");
-  opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
+  opening.own_pins().fetch_add(
+      1, std::memory_order_seq_cst);  // from here on the entry cannot be reused, whatever becomes of the open
   const open_waiter self(in.open_waiters, opening);
   while (opening.now() == entry_state::opening) {
     if (wait_for(in, &opening, until.others()) || opening.now() != entry_state::opening) continue;
-    opening.own_pins().fetch_sub(1);  // it is still the opener's
+    opening.own_pins().fetch_sub(1, std::memory_order_seq_cst);  // it is still the opener's
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;

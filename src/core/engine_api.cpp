@@ -35,7 +35,7 @@ static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_h
 // fork(2) may not have that thread.
 void dump_on_signal_if_wanted() {
   static std::atomic<bool> begun{false};
-  if (begun.exchange(true)) return;
+  if (begun.exchange(true, std::memory_order_seq_cst)) return;
   if (const auto done = dump_on_signal_by_environment(); !done)
     std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL=%s: %s; no signal causes a dump\n",
                  ::secure_getenv("PINFOLD_DUMP_SIGNAL"), describe(done.error()).c_str());

@@ -105,7 +105,7 @@ engine::engine(const driver& table, cache_options options, watched_by monitors, 
       shards_(budget_.shares(), *this, table, options_, {view_, hits_need_the_mutex_, watched_, budget_}),
       listed_({this, event_log_.process_word(), process_, number_, hits_before_, finds_before_, driver_, options_},
               shards_),
-      cursor_(event_log_.generation().load()),
+      cursor_(event_log_.generation().load(std::memory_order_seq_cst)),
       owing_(shards_.size() + 1) {
   const bool imports = table.token_bytes > 0;
   view_.generation = imports ? &event_log_.process_word() : &event_log_.generation();

@@ -34,7 +34,7 @@ bool engine::is_watched(const range& extent) noexcept {
 // Tells the sink about a change of the monitors. Several threads may find the same change: one of them tells.
 void engine::tell_changes() noexcept {
   const auto now = monitors_->changes();
-  if (changes_told_.exchange(now) == now || !(options_.sink || is_observed())) return;
+  if (changes_told_.exchange(now, std::memory_order_seq_cst) == now || !(options_.sink || is_observed())) return;
   try {
     const bool well = monitors_->not_working().empty();
     std::string text;

@@ -99,7 +99,7 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
 void entry_table::grow_hit_table(index::hit_table::memory larger) noexcept { parts_.hit_table.grow(std::move(larger)); }
 
 void entry_table::stop_hits_for_good() noexcept {
-  PINFOLD_ASSERT(parts_.hits_need_the_mutex.load(), "no entry becomes hittable from now on");
+  PINFOLD_ASSERT(parts_.hits_need_the_mutex.load(std::memory_order_seq_cst), "no entry becomes hittable from now on");
   index_.for_each([this](entry& one) { stop_hits(one); });
 }
 

@@ -61,7 +61,8 @@ result<const primary_context*> device_context::get(int ordinal) noexcept {
   constexpr auto no_driver = "a CUDA context does not survive fork(2)";
   const int here = ::getpid();
   int begun = 0;
-  if (!process_.compare_exchange_strong(begun, here) && begun != here) return fail(errc::unsupported, no_driver);
+  if (!process_.compare_exchange_strong(begun, here, std::memory_order_seq_cst) && begun != here)
+    return fail(errc::unsupported, no_driver);
   const std::scoped_lock guard(mutex_);
   if (!retained_) {
     auto made = primary_context::of(ordinal);
@@ -72,13 +73,13 @@ result<const primary_context*> device_context::get(int ordinal) noexcept {
 }
 
 const primary_context* device_context::retained() const noexcept {
-  if (process_.load() != ::getpid()) return nullptr;
+  if (process_.load(std::memory_order_seq_cst) != ::getpid()) return nullptr;
   const std::scoped_lock guard(mutex_);
   return retained_.get();
 }
 
 std::shared_ptr<const primary_context> device_context::shared() const noexcept {
-  if (process_.load() != ::getpid()) return nullptr;
+  if (process_.load(std::memory_order_seq_cst) != ::getpid()) return nullptr;
   const std::scoped_lock guard(mutex_);
   return retained_;
 }

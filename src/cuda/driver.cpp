@@ -70,7 +70,7 @@ const loaded* library() noexcept {
   static constinit std::atomic<int> process{0};
   const int here = ::getpid();
   int begun = 0;
-  if (!process.compare_exchange_strong(begun, here) && begun != here) return nullptr;
+  if (!process.compare_exchange_strong(begun, here, std::memory_order_seq_cst) && begun != here) return nullptr;
   return &only<loaded>();
 }
 

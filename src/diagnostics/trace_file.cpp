@@ -77,7 +77,7 @@ cache_options traced_by_environment(cache_options options) {
   auto writer = open_writer(path, path);
   if (!writer) {
     static std::atomic<bool> told{false};  // once, not for each cache
-    if (told.exchange(true)) return options;
+    if (told.exchange(true, std::memory_order_seq_cst)) return options;
     const auto why = describe(writer.error());
     std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; nothing is recorded\n", path, why.c_str());
     return options;

@@ -29,7 +29,7 @@ struct writers_at_exit {
 std::atomic<writers_at_exit*> known_writers{nullptr};
 
 void flush_all() {
-  auto* known = known_writers.load();
+  auto* known = known_writers.load(std::memory_order_seq_cst);
   if (known == nullptr || known->process != ::getpid()) return;
   std::lock_guard guard(known->guard);
   for (const auto& weak : known->all)
@@ -38,10 +38,10 @@ void flush_all() {
 
 // Never freed: caches in static storage may end after everything else.
 writers_at_exit& writers_here() {
-  auto* known = known_writers.load();
+  auto* known = known_writers.load(std::memory_order_seq_cst);
   while (known == nullptr || known->process != ::getpid()) {
     auto fresh = std::make_unique<writers_at_exit>();
-    if (!known_writers.compare_exchange_strong(known, fresh.get())) continue;
+    if (!known_writers.compare_exchange_strong(known, fresh.get(), std::memory_order_seq_cst)) continue;
     static_cast<void>(std::atexit(flush_all));
     return *fresh.release();
   }
@@ -105,7 +105,7 @@ void trace_writer::flush_at_exit(const std::shared_ptr<trace_writer>& one) {
 }
 
 unsigned trace_writer::add_cache(std::string_view name, const cache_options* options) {
-  const auto number = ++caches_so_far;
+  const auto number = caches_so_far.fetch_add(1, std::memory_order_relaxed) + 1;
   const auto called = std::to_string(::getpid()) + "." + std::to_string(number) + " ";
   auto line = "cache " + called + one_line(name) + "\n";
   if (options != nullptr)

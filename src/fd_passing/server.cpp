@@ -97,7 +97,7 @@ int server::launch() noexcept {
 
 server::~server() {
   if (!running_ || provider_->inherited()) return;
-  stop_.store(true);
+  stop_.store(true, std::memory_order_seq_cst);
   if (waker_.still_there()) {
     ::shutdown(waker_.number(), SHUT_RDWR);
   } else {  // closed by the program. A poll that began before still listens, one that began after ends by itself
@@ -116,7 +116,7 @@ void server::loop() noexcept {
 
 /// Waits for the next event. Returns false when the server is to stop.
 bool server::wait() noexcept {
-  if (stop_.load() || !wake_.still_there()) return false;
+  if (stop_.load(std::memory_order_seq_cst) || !wake_.still_there()) return false;
   watched_.clear();
   watched_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
   watched_.push_back({.fd = resting_ || !listening_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
@@ -133,7 +133,7 @@ bool server::wait() noexcept {
 bool server::recover() noexcept {
   std::ranges::for_each(watched_, [](pollfd& one) { one.revents = 0; });
   ::usleep(1000 * rest_milliseconds);
-  if (stop_.load()) return false;
+  if (stop_.load(std::memory_order_seq_cst)) return false;
   drop_most_silent();
   return true;
 }

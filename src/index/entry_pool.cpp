@@ -20,7 +20,7 @@ void make(record_page& page, std::uint32_t number) noexcept {
 entry_pool::~entry_pool() {
   constexpr std::size_t small = (std::size_t{1} << 20U) / record_page::bytes;
   std::size_t number = 0;
-  for (record_page* page = pages_.load(); page != nullptr;) {
+  for (record_page* page = pages_.load(std::memory_order_seq_cst); page != nullptr;) {
     record_page* next = page->next;
     if (++number > small) release_memory(*page);
     page->used_at = nullptr;

@@ -29,10 +29,10 @@ std::atomic<state*> the_state{nullptr};
 
 void enable_early_unregister(unregister_function how, int descriptor) noexcept {
   state* const here = os::wiped_object(the_state);
-  if (here == nullptr || here->word.load() != 0) return;
+  if (here == nullptr || here->word.load(std::memory_order_seq_cst) != 0) return;
   here->how.store(how, std::memory_order_relaxed);
   here->descriptor.store(descriptor, std::memory_order_relaxed);
-  here->word.fetch_or(opened);
+  here->word.fetch_or(opened, std::memory_order_seq_cst);
 }
 
 void disable_early_unregister() noexcept {
@@ -40,27 +40,29 @@ void disable_early_unregister() noexcept {
   constexpr std::chrono::seconds longest_wait{1};
   state* const here = the_state.load(std::memory_order_acquire);
   if (here == nullptr) return;
-  here->word.fetch_and(~opened);
-  for (const auto until = steady_clock::now() + longest_wait; here->word.load() != 0 && steady_clock::now() < until;)
+  here->word.fetch_and(~opened, std::memory_order_seq_cst);
+  for (const auto until = steady_clock::now() + longest_wait;
+       here->word.load(std::memory_order_seq_cst) != 0 && steady_clock::now() < until;)
     ::sched_yield();
 }
 
 // A thread inside keeps the descriptor from being closed, and so its number from being another file's.
 void early_unregister(const range& pages) noexcept {
   state* const here = the_state.load(std::memory_order_acquire);
-  if (here == nullptr || (here->word.load(std::memory_order_relaxed) & opened) == 0 || here->staying.load() != 0)
+  if (here == nullptr || (here->word.load(std::memory_order_relaxed) & opened) == 0 ||
+      here->staying.load(std::memory_order_seq_cst) != 0)
     return;
-  if ((here->word.fetch_add(one_inside) & opened) != 0)
+  if ((here->word.fetch_add(one_inside, std::memory_order_seq_cst) & opened) != 0)
     here->how.load(std::memory_order_relaxed)(here->descriptor.load(std::memory_order_relaxed), pages);
-  here->word.fetch_sub(one_inside);
+  here->word.fetch_sub(one_inside, std::memory_order_seq_cst);
 }
 
 no_early_unregister::no_early_unregister() noexcept : state_(os::wiped_object(the_state)) {
-  if (state_ != nullptr) static_cast<state*>(state_)->staying.fetch_add(1);
+  if (state_ != nullptr) static_cast<state*>(state_)->staying.fetch_add(1, std::memory_order_seq_cst);
 }
 
 no_early_unregister::~no_early_unregister() {
-  if (state_ != nullptr) static_cast<state*>(state_)->staying.fetch_sub(1);
+  if (state_ != nullptr) static_cast<state*>(state_)->staying.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 }  // namespace pinfold::invalidation

@@ -28,12 +28,12 @@ const int event_log::forks_unwatched = ::pthread_atfork(nullptr, nullptr, in_chi
 
 void event_log::in_child() noexcept {
   background_open::forget_in_child();
-  event_log* here = not_wiped.load() ? if_there() : nullptr;
+  event_log* here = not_wiped.load(std::memory_order_seq_cst) ? if_there() : nullptr;
   if (here == nullptr) return;
-  here->process_.store(0);
-  here->generation_.store(0);
-  here->outstanding_.store(0);
-  here->filled_.store(0);
+  here->process_.store(0, std::memory_order_seq_cst);
+  here->generation_.store(0, std::memory_order_seq_cst);
+  here->outstanding_.store(0, std::memory_order_seq_cst);
+  here->filled_.store(0, std::memory_order_seq_cst);
 }
 
 event_log* event_log::make() {
@@ -46,9 +46,9 @@ event_log* event_log::make() {
     ::munmap(fresh, sizeof(event_log));
     throw std::bad_alloc();
   }
-  if (!wiped) not_wiped.store(true);
+  if (!wiped) not_wiped.store(true, std::memory_order_seq_cst);
   event_log* none = nullptr;
-  if (!made.compare_exchange_strong(none, mine)) {
+  if (!made.compare_exchange_strong(none, mine, std::memory_order_seq_cst)) {
     ::munmap(fresh, sizeof(event_log));
     return none;
   }
@@ -59,9 +59,10 @@ event_log& event_log::here() {
   event_log* mine = if_there();
   if (mine == nullptr) mine = make();
   std::uint64_t wiped = 0;
-  if (mine->process_.load() != 0) return *mine;
-  const auto number = ++last_process;
-  if (mine->process_.compare_exchange_strong(wiped, number)) mine->generation_.fetch_add(number << process_shift);
+  if (mine->process_.load(std::memory_order_seq_cst) != 0) return *mine;
+  const auto number = last_process.fetch_add(1, std::memory_order_seq_cst) + 1;
+  if (mine->process_.compare_exchange_strong(wiped, number, std::memory_order_seq_cst))
+    mine->generation_.fetch_add(number << process_shift, std::memory_order_seq_cst);
   return *mine;
 }
 

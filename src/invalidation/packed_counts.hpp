@@ -41,7 +41,7 @@ class packed_counts {
   template <class F>
   void change(F&& next) noexcept {
     Word now = word_.load(std::memory_order_relaxed);
-    while (!word_.compare_exchange_weak(now, next(now))) {
+    while (!word_.compare_exchange_weak(now, next(now), std::memory_order_seq_cst)) {
     }
   }
 

@@ -72,7 +72,7 @@ void registered_filter::for_each_count(const range& memory, F&& each) noexcept {
 
 void registered_filter::add_by_units(const range& memory) noexcept {
   if (memory.empty()) return;
-  if ((memory.end - 1) >> address_bits != 0) beyond_.store(true);
+  if ((memory.end - 1) >> address_bits != 0) beyond_.store(true, std::memory_order_seq_cst);
   constexpr auto each = [](auto& counts, auto which) { counts.add(which); };
   if (part* const in = part_of_granule(memory)) return for_each_count_of_pages(*in, memory, each);
   for_each_count(memory, each);

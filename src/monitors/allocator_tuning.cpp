@@ -47,11 +47,12 @@ std::atomic<wishes*> current{nullptr};
 
 wishes& wishes_here() {
   const auto process = invalidation::event_log::here().process();
-  wishes* found = current.load();
+  wishes* found = current.load(std::memory_order_seq_cst);
   while (found == nullptr || found->process != process) {
     auto fresh = std::make_unique<wishes>();
     fresh->process = process;
-    if (current.compare_exchange_strong(found, fresh.get())) return *fresh.release();  // never freed
+    if (current.compare_exchange_strong(found, fresh.get(), std::memory_order_seq_cst))
+      return *fresh.release();  // never freed
   }
   return *found;
 }

@@ -32,7 +32,7 @@ auto fail_unlockable(int native) noexcept {
 void write_name(slot& to, std::string_view as) noexcept {
   std::array<std::uint64_t, std::tuple_size_v<decltype(slot::name)>> words{};
   std::memcpy(words.data(), as.data(), std::min(as.size(), sizeof words - 1));
-  for (std::size_t i = 0; i < words.size(); ++i) to.name[i].store(words[i]);
+  for (std::size_t i = 0; i < words.size(); ++i) to.name[i].store(words[i], std::memory_order_seq_cst);
 }
 
 }  // namespace
@@ -75,12 +75,12 @@ result<void> membership::begin_opening() noexcept {
 result<void> membership::end_opening() noexcept {
   if (file_.unlock(&file_->magic)) return {};
   const int native = errno;
-  std::exchange(mine_, nullptr)->owner.store(0);
+  std::exchange(mine_, nullptr)->owner.store(0, std::memory_order_seq_cst);
   return fail_unlockable(native);
 }
 
 result<void> membership::agree(std::uint64_t max_units) noexcept {
-  if (max_units == 0 || file_->max_units.load() == max_units) return {};
+  if (max_units == 0 || file_->max_units.load(std::memory_order_seq_cst) == max_units) return {};
   if (members() > 0) return fail(errc::invalid_argument, "the account has members, and another maximum");
   return set_max(max_units);
 }
@@ -88,23 +88,23 @@ result<void> membership::agree(std::uint64_t max_units) noexcept {
 result<void> membership::claim_slot(std::string_view as) noexcept {
   int native = EAGAIN;
   for (slot& one : file_->members) {
-    if (one.owner.load() != 0 || one.pending.load() != 0) continue;
+    if (one.owner.load(std::memory_order_seq_cst) != 0 || one.pending.load(std::memory_order_seq_cst) != 0) continue;
     if (!file_.try_lock(&one)) {
       native = errno == EAGAIN ? native : errno;
       continue;
     }
-    one.process.store(self_.pid);
-    one.started.store(self_.started);
-    one.stack.store(self_.stack);
-    one.namespace_of_process.store(self_.namespace_inode);
-    one.waiting_since.store(0);
-    one.waits_for.store(0);
-    one.wants_until.store(0);
-    one.asked.store(0);
-    one.refused.store(0);
+    one.process.store(self_.pid, std::memory_order_seq_cst);
+    one.started.store(self_.started, std::memory_order_seq_cst);
+    one.stack.store(self_.stack, std::memory_order_seq_cst);
+    one.namespace_of_process.store(self_.namespace_inode, std::memory_order_seq_cst);
+    one.waiting_since.store(0, std::memory_order_seq_cst);
+    one.waits_for.store(0, std::memory_order_seq_cst);
+    one.wants_until.store(0, std::memory_order_seq_cst);
+    one.asked.store(0, std::memory_order_seq_cst);
+    one.refused.store(0, std::memory_order_seq_cst);
     write_name(one, as);
     owner_ = new_owner();
-    one.owner.store(owner_);
+    one.owner.store(owner_, std::memory_order_seq_cst);
     mine_ = &one;
     known_members_.store(members(), std::memory_order_relaxed);
     return {};
@@ -117,7 +117,7 @@ result<void> membership::set_max(std::uint64_t max_units) noexcept {
   if (left()) return fail(errc::closed, "the account was opened by the parent process");
   if (max_units == 0 || max_units > total::most_units)
     return fail(errc::invalid_argument, "a node budget's maximum is at least 4096 bytes");
-  file_->max_units.store(max_units);
+  file_->max_units.store(max_units, std::memory_order_seq_cst);
   return {};
 }
 
@@ -129,21 +129,24 @@ membership::~membership() {
   forks.remove(*this);
   os::scoped_lock guard(mutex_);
   if (still_mine()) {
-    static_cast<void>(add(-static_cast<std::int64_t>(mine_->units.load())));
-    mine_->owner.store(0);
+    static_cast<void>(add(-static_cast<std::int64_t>(mine_->units.load(std::memory_order_seq_cst))));
+    mine_->owner.store(0, std::memory_order_seq_cst);
   }
   file_.close();
 }
 
-bool membership::still_mine() const noexcept { return mine_->owner.load() == owner_; }
+bool membership::still_mine() const noexcept { return mine_->owner.load(std::memory_order_seq_cst) == owner_; }
 
 std::size_t membership::members() const noexcept {
-  return static_cast<std::size_t>(std::count_if(file_->members.begin(), file_->members.end(),
-                                                [](const slot& one) { return one.owner.load() != 0; }));
+  return static_cast<std::size_t>(std::count_if(file_->members.begin(), file_->members.end(), [](const slot& one) {
+    return one.owner.load(std::memory_order_seq_cst) != 0;
+  }));
 }
 
-std::size_t membership::max_bytes() const noexcept { return file_->max_units.load() * unit; }
+std::size_t membership::max_bytes() const noexcept { return file_->max_units.load(std::memory_order_seq_cst) * unit; }
 
-std::size_t membership::used_bytes() const noexcept { return total::of(file_->taken.load()).units * unit; }
+std::size_t membership::used_bytes() const noexcept {
+  return total::of(file_->taken.load(std::memory_order_seq_cst)).units * unit;
+}
 
 }  // namespace pinfold::node

@@ -36,17 +36,20 @@ std::size_t membership::portion() const noexcept {
 // Changes the total, then this slot. `pending` is not 0 while they differ.
 bool membership::add(std::int64_t units) noexcept {
   slot& mine = *mine_;
-  mine.pending.store(units);
-  for (auto word = file_->taken.load();;) {
+  mine.pending.store(units, std::memory_order_seq_cst);
+  for (auto word = file_->taken.load(std::memory_order_seq_cst);;) {
     const auto now = total::of(word);
-    if (units > 0 && now.units + static_cast<std::uint64_t>(units) > file_->max_units.load()) {
-      mine.pending.store(0);
+    if (units > 0 && now.units + static_cast<std::uint64_t>(units) > file_->max_units.load(std::memory_order_seq_cst)) {
+      mine.pending.store(0, std::memory_order_seq_cst);
       return false;
     }
-    if (file_->taken.compare_exchange_strong(word, now.next(now.units + static_cast<std::uint64_t>(units)))) break;
+    if (file_->taken.compare_exchange_strong(word, now.next(now.units + static_cast<std::uint64_t>(units)),
+                                             std::memory_order_seq_cst))
+      break;
   }
-  mine.units.store(mine.units.load() + static_cast<std::uint64_t>(units));
-  mine.pending.store(0);
+  mine.units.store(mine.units.load(std::memory_order_seq_cst) + static_cast<std::uint64_t>(units),
+                   std::memory_order_seq_cst);
+  mine.pending.store(0, std::memory_order_seq_cst);
   return true;
 }
 
@@ -83,7 +86,8 @@ void membership::give(std::size_t bytes) noexcept {
   bytes = std::min(bytes, used);
   in_use_.store(used - bytes, std::memory_order_relaxed);
   spare_ += bytes;
-  const bool asks = requests_.load(std::memory_order_relaxed) > 0 && mine_->wants_until.load() > now_ns();
+  const bool asks =
+      requests_.load(std::memory_order_relaxed) > 0 && mine_->wants_until.load(std::memory_order_seq_cst) > now_ns();
   const auto others = wanted() ? others_that_want() : crowd{};
   if (others.wanting == 0) {
     if (!asks) keep_portions();
@@ -133,7 +137,8 @@ bool membership::may_fit(std::size_t bytes) noexcept {
     const auto used = in_use_.load(std::memory_order_relaxed);
     if (bytes > limit || used > limit - bytes) return false;
     const auto missing = units_for(bytes - std::min(bytes, spare_));
-    return total::of(file_->taken.load()).units + missing <= file_->max_units.load();
+    return total::of(file_->taken.load(std::memory_order_seq_cst)).units + missing <=
+           file_->max_units.load(std::memory_order_seq_cst);
   };
   return !left() && (fits() || (reclaim_sometimes() && fits()));
 }
@@ -143,7 +148,7 @@ bool membership::wanted() const noexcept {
   auto until = file_->wanted_until.load(std::memory_order_relaxed);
   if (until == 0) return false;
   if (until > now_ns()) return true;
-  static_cast<void>(file_->wanted_until.compare_exchange_strong(until, 0));
+  static_cast<void>(file_->wanted_until.compare_exchange_strong(until, 0, std::memory_order_seq_cst));
   return false;
 }
 
@@ -161,17 +166,18 @@ membership::crowd membership::others_that_want() const noexcept {
 bool membership::crowds_others() const noexcept {
   if (left() || !wanted()) return false;
   const auto others = others_that_want();
-  return others.wanting > 0 && mine_->units.load() * unit > max_bytes() / std::max<std::size_t>(others.members, 1);
+  return others.wanting > 0 &&
+         mine_->units.load(std::memory_order_seq_cst) * unit > max_bytes() / std::max<std::size_t>(others.members, 1);
 }
 
 void membership::want(std::size_t bytes) noexcept {
   if (left() || !still_mine()) return;
-  mine_->asked.store(bytes);
+  mine_->asked.store(bytes, std::memory_order_seq_cst);
   const auto limit = process_max();
   if (bytes > limit || bytes_here() > limit - bytes) return;  // its own limit refuses it: others cannot help
   const auto until = now_ns() + wanted_for_ns;
-  mine_->wants_until.store(until);
-  file_->wanted_until.store(until);
+  mine_->wants_until.store(until, std::memory_order_seq_cst);
+  file_->wanted_until.store(until, std::memory_order_seq_cst);
 }
 
 void membership::want_share(std::size_t bytes) noexcept {
@@ -209,9 +215,9 @@ void membership::list_waiting() noexcept {
   if (left() || !still_mine()) return;
   const auto* next = next_in_turn();
   const auto* shown = next != nullptr ? next : oldest_;
-  mine_->waits_for.store(next != nullptr ? next->bytes : 0);
-  mine_->waiting_since.store(shown != nullptr ? shown->since : 0);
-  if (shown == nullptr) mine_->wants_until.store(0);
+  mine_->waits_for.store(next != nullptr ? next->bytes : 0, std::memory_order_seq_cst);
+  mine_->waiting_since.store(shown != nullptr ? shown->since : 0, std::memory_order_seq_cst);
+  if (shown == nullptr) mine_->wants_until.store(0, std::memory_order_seq_cst);
 }
 
 // Turns are the odd tenths of a second, so that requests that hold what the one with the turn waits for can go on
@@ -240,7 +246,10 @@ turn membership::whose_turn(std::size_t bytes, const waiting_request* request) n
     if (next_in_turn() == request) return turn::own;
   }
   const auto both = units_for(first->waits_for.load(std::memory_order_relaxed)) + units_for(bytes);
-  return total::of(file_->taken.load()).units + both > file_->max_units.load() ? turn::another : turn::none;
+  return total::of(file_->taken.load(std::memory_order_seq_cst)).units + both >
+                 file_->max_units.load(std::memory_order_seq_cst)
+             ? turn::another
+             : turn::none;
 }
 
 void membership::note_turn(waiting_request& request) noexcept {
@@ -254,7 +263,7 @@ void membership::note_turn(waiting_request& request) noexcept {
 
 void membership::note_refusal(const waiting_request& request) noexcept {
   if (left() || !still_mine()) return;
-  mine_->refused.fetch_add(1);
+  mine_->refused.fetch_add(1, std::memory_order_seq_cst);
   if (request.turns == 0) return;
   const std::scoped_lock guard(waiting_mutex_);
   no_turn_before_ = now_ns() + pause_after_turns_ns;

@@ -23,7 +23,7 @@ namespace {
 
 std::string name_in(const node::slot& one) {
   std::array<std::uint64_t, std::tuple_size_v<decltype(node::slot::name)>> words{};
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = one.name[i].load();
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = one.name[i].load(std::memory_order_seq_cst);
   std::array<char, sizeof words + 1> text{};
   std::memcpy(text.data(), words.data(), sizeof words);
   return text.data();
@@ -31,15 +31,15 @@ std::string name_in(const node::slot& one) {
 
 node_budget_member describe_member(const node::slot& one, std::int64_t now) {
   node_budget_member member;
-  member.pid = static_cast<std::int32_t>(one.process.load());
+  member.pid = static_cast<std::int32_t>(one.process.load(std::memory_order_seq_cst));
   member.name = name_in(one);
-  member.bytes = one.units.load() * node::unit;
-  if (const auto since = one.waiting_since.load(); since != 0)
+  member.bytes = one.units.load(std::memory_order_seq_cst) * node::unit;
+  if (const auto since = one.waiting_since.load(std::memory_order_seq_cst); since != 0)
     member.waiting =
         std::max(std::chrono::milliseconds(1),
                  std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(now - since)));
-  member.asked = one.asked.load();
-  member.refused = one.refused.load();
+  member.asked = one.asked.load(std::memory_order_seq_cst);
+  member.refused = one.refused.load(std::memory_order_seq_cst);
   return member;
 }
 
@@ -47,7 +47,7 @@ std::vector<node_budget_member> members_in(const node::account& shared) {
   std::vector<node_budget_member> all;
   const auto now = node::now_ns();
   for (const node::slot& one : shared.members)
-    if (one.owner.load() != 0) all.push_back(describe_member(one, now));
+    if (one.owner.load(std::memory_order_seq_cst) != 0) all.push_back(describe_member(one, now));
   return all;
 }
 
@@ -119,8 +119,9 @@ result<node_budget_state> node_budget::inspect(std::string_view name) {
   const auto file = node::shared_file::open(*path, 0);
   if (!file) return tl::unexpected(file.error());
   const node::account& shared = **file;
-  return node_budget_state{shared.max_units.load() * node::unit,
-                           node::total::of(shared.taken.load()).units * node::unit, members_in(shared)};
+  return node_budget_state{shared.max_units.load(std::memory_order_seq_cst) * node::unit,
+                           node::total::of(shared.taken.load(std::memory_order_seq_cst)).units * node::unit,
+                           members_in(shared)};
 }
 
 result<std::string> node_budget::file_of(std::string_view name) { return node::path_of(name); }
@@ -141,14 +142,14 @@ bool node_budget::take(std::size_t bytes) noexcept {
     static_cast<void>(inside_->reclaim());
     if (!inside_->take(bytes)) return false;
   }
-  taken_.fetch_add(bytes);
+  taken_.fetch_add(bytes, std::memory_order_seq_cst);
   return true;
 }
 
 // What caches have taken with the same membership is theirs.
 void node_budget::give(std::size_t bytes) noexcept {
-  auto taken = taken_.load();
-  while (!taken_.compare_exchange_weak(taken, taken - std::min(bytes, taken))) {
+  auto taken = taken_.load(std::memory_order_seq_cst);
+  while (!taken_.compare_exchange_weak(taken, taken - std::min(bytes, taken), std::memory_order_seq_cst)) {
   }
   inside_->give(std::min(bytes, taken));
 }

@@ -28,15 +28,18 @@ struct dead_slots {
 
 // A program may close descriptors that it does not own, and lives on without the lock.
 bool still_runs(const slot& one, std::uint64_t own_namespace) noexcept {
-  const process_id owner{one.process.load(), one.started.load(), one.stack.load(), one.namespace_of_process.load()};
+  const process_id owner{one.process.load(std::memory_order_seq_cst), one.started.load(std::memory_order_seq_cst),
+                         one.stack.load(std::memory_order_seq_cst),
+                         one.namespace_of_process.load(std::memory_order_seq_cst)};
   return owner.known_to_run(own_namespace);
 }
 
 dead_slots lock_dead(const shared_file& file, const slot* mine, std::uint64_t own_namespace) noexcept {
   dead_slots dead;
   for (slot& one : file->members) {
-    if (&one == mine || one.owner.load() == 0 || !file.try_lock(&one)) continue;
-    if (one.owner.load() == 0 || still_runs(one, own_namespace)) {  // it left, or was taken back, before the lock
+    if (&one == mine || one.owner.load(std::memory_order_seq_cst) == 0 || !file.try_lock(&one)) continue;
+    if (one.owner.load(std::memory_order_seq_cst) == 0 ||
+        still_runs(one, own_namespace)) {  // it left, or was taken back, before the lock
       file.unlock(&one);
     } else {
       dead.all[dead.count++] = &one;
@@ -48,17 +51,17 @@ dead_slots lock_dead(const shared_file& file, const slot* mine, std::uint64_t ow
 // Makes the total the sum of the living members' parts. Fails while a living member stands still in a change, or others
 // change it all the time.
 bool leave_out(account& shared, const dead_slots& dead, bool& sunk) noexcept {
-  auto word = shared.taken.load();
+  auto word = shared.taken.load(std::memory_order_seq_cst);
   std::uint64_t sum = 0;
   const bool exact = std::all_of(shared.members.begin(), shared.members.end(), [&](const slot& one) {
     if (dead.contains(one)) return true;
-    if (one.pending.load() != 0) return false;
-    sum += one.units.load();
+    if (one.pending.load(std::memory_order_seq_cst) != 0) return false;
+    sum += one.units.load(std::memory_order_seq_cst);
     return sum <= total::most_units;
   });
   const auto now = total::of(word);
   sunk = sum < now.units;
-  return exact && shared.taken.compare_exchange_strong(word, now.next(sum));
+  return exact && shared.taken.compare_exchange_strong(word, now.next(sum), std::memory_order_seq_cst);
 }
 
 // Lets others go on, unless the time has passed.
@@ -71,12 +74,12 @@ bool pause_before(std::int64_t until_ns) noexcept {
 
 // In this order, so that a slot without an owner has no part in the total, and is not changing.
 void free_slot(slot& dead) noexcept {
-  dead.units.store(0);
-  dead.waiting_since.store(0);
-  dead.waits_for.store(0);
-  dead.wants_until.store(0);
-  dead.pending.store(0);
-  dead.owner.store(0);
+  dead.units.store(0, std::memory_order_seq_cst);
+  dead.waiting_since.store(0, std::memory_order_seq_cst);
+  dead.waits_for.store(0, std::memory_order_seq_cst);
+  dead.wants_until.store(0, std::memory_order_seq_cst);
+  dead.pending.store(0, std::memory_order_seq_cst);
+  dead.owner.store(0, std::memory_order_seq_cst);
 }
 
 }  // namespace
@@ -87,7 +90,8 @@ bool membership::reclaim_now(std::int64_t until_ns) noexcept {
   while (!file_.try_lock(&file_->version))
     if (!pause_before(until_ns)) return false;
   const auto dead = lock_dead(file_, mine_, self_.namespace_inode);
-  for (slot* one : dead.found()) one->pending.store(1);  // before the total changes; any number says so
+  for (slot* one : dead.found())
+    one->pending.store(1, std::memory_order_seq_cst);  // before the total changes; any number says so
   bool left_out = dead.count == 0;
   while (!left_out) {
     left_out = leave_out(*file_, dead, sunk);

@@ -42,7 +42,7 @@ result<void> fill(const os::file& fresh, std::uint64_t max_units) noexcept {
   made->slot_bytes = sizeof(slot);
   made->slots = most_members;
   made->bytes_of_unit = unit;
-  made->max_units.store(max_units);
+  made->max_units.store(max_units, std::memory_order_seq_cst);
   made->magic = account_magic;
   ::munmap(at, sizeof(account));
   return {};
@@ -74,7 +74,7 @@ result<void> check_file(const os::file& found) noexcept {
 result<void> check_account(const account& found) noexcept {
   if (found.magic != account_magic) return fail(errc::invalid_handle, "the file is not an account, or damaged");
   if (found.version != account_version) return fail(errc::invalid_handle, "the account is of another version");
-  const auto max = found.max_units.load();
+  const auto max = found.max_units.load(std::memory_order_seq_cst);
   if (found.slot_bytes != sizeof(slot) || found.slots != most_members || found.bytes_of_unit != unit || max == 0 ||
       max > total::most_units)
     return fail(errc::invalid_handle, "the account is damaged");

@@ -25,7 +25,7 @@ std::uint64_t count_of(std::chrono::nanoseconds took) noexcept {
 // Once in a process: its other caches meet the same.
 void say(const error& why) {
   static constinit std::atomic<bool> said{false};
-  if (!said.exchange(true))
+  if (!said.exchange(true, std::memory_order_seq_cst))
     std::fprintf(stderr, "pinfold: no statistics page in %s: %s\n", page_directory().c_str(), describe(why).c_str());
 }
 

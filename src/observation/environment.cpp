@@ -19,7 +19,7 @@ bool wanted_by_environment() noexcept {
   static constexpr std::array<std::string_view, 5> no{"off", "0", "false", "no", ""};
   if (std::find(yes.begin(), yes.end(), value) != yes.end()) return true;
   const bool known = std::find(no.begin(), no.end(), value) != no.end();
-  if (!known && !said.exchange(true))
+  if (!known && !said.exchange(true, std::memory_order_seq_cst))
     std::fprintf(stderr, "pinfold: PINFOLD_STATS=%s: expected on or off; nothing is published\n", found);
   return false;
 }

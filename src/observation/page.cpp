@@ -85,11 +85,13 @@ result<page*> page::make() {
   describe_process(to);
   if (auto shown = show(*file); !shown) return tl::unexpected(shown.error());
   prepare_stacks();
-  invalidation::event_log::on_event.store([](const range& where, invalidation::source from) noexcept {
-    if (page* const mine = if_there()) mine->add_gone(where, static_cast<gone_source>(from));
-  });
+  invalidation::event_log::on_event.store(
+      [](const range& where, invalidation::source from) noexcept {
+        if (page* const mine = if_there()) mine->add_gone(where, static_cast<gone_source>(from));
+      },
+      std::memory_order_seq_cst);
   auto* const made = new page(std::move(file->path), file->memory);
-  made->earlier_ = last_made.exchange(made);
+  made->earlier_ = last_made.exchange(made, std::memory_order_seq_cst);
   return made;
 }
 
@@ -97,9 +99,9 @@ result<page*> page::here() {
   auto* const all = os::wiped_object(of_process);
   if (all == nullptr) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the statistics page");
   os::scoped_lock guard(all->making);
-  if (auto* const found = all->made.load()) return found;
+  if (auto* const found = all->made.load(std::memory_order_seq_cst)) return found;
   auto made = make();
-  if (made) all->made.store(*made);
+  if (made) all->made.store(*made, std::memory_order_seq_cst);
   return made;
 }
 

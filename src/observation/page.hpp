@@ -56,7 +56,7 @@ class page {
   /// Counts a cache that runs and has no slot.
   void count_unlisted(bool more) noexcept;
   [[nodiscard]] std::uint32_t next_number() noexcept {
-    return static_cast<std::uint32_t>(last_number_.fetch_add(1) + 1);
+    return static_cast<std::uint32_t>(last_number_.fetch_add(1, std::memory_order_seq_cst) + 1);
   }
 
   /// Publishes the counters of a cache until `unlist`, which publishes them for the last time. The thread starts with

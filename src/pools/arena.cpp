@@ -36,7 +36,7 @@ arena* arena::of_this_process() noexcept {
 }
 
 arena::arena(pid_t process, arena* parents) noexcept
-    : limit_(parents == nullptr ? sealed_arena::default_limit : parents->limit_.load()),
+    : limit_(parents == nullptr ? sealed_arena::default_limit : parents->limit_.load(std::memory_order_seq_cst)),
       process_(process),
       parents_(parents) {}
 
@@ -81,7 +81,7 @@ void arena::give_back(const mapping& unused) noexcept {
   if (found != pieces_.end()) found->idle = true;
 }
 
-void arena::set_limit(std::size_t bytes) noexcept { limit_.store(bytes); }
+void arena::set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_seq_cst); }
 
 sealed_arena::usage_info arena::usage() noexcept {
   std::lock_guard lock(mutex_);

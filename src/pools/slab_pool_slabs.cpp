@@ -189,8 +189,8 @@ bool slab_pool::end() noexcept {
 void slab_pool::keep_for_good(const std::shared_ptr<slab_pool>& core) noexcept {
   static std::atomic<slab_pool*> newest{nullptr};
   core->self_ = core;
-  core->kept_before_ = newest.load();
-  while (!newest.compare_exchange_weak(core->kept_before_, core.get())) {
+  core->kept_before_ = newest.load(std::memory_order_seq_cst);
+  while (!newest.compare_exchange_weak(core->kept_before_, core.get(), std::memory_order_seq_cst)) {
   }
 }
 

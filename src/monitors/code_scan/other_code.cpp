@@ -13,11 +13,11 @@ using invalidation::code_events;
 
 other_code::other_code(invalidation::event_log& event_log, known_source known)
     : event_log_(event_log), known_(known), clean_(std::make_shared<const regions>()) {
-  code_events.relied_on.fetch_add(1);
+  code_events.relied_on.fetch_add(1, std::memory_order_seq_cst);
   look();
 }
 
-other_code::~other_code() { code_events.relied_on.fetch_sub(1); }
+other_code::~other_code() { code_events.relied_on.fetch_sub(1, std::memory_order_seq_cst); }
 
 // Two threads may scan at the same time: the later result stands.
 void other_code::look() noexcept try {

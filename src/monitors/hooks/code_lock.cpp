@@ -34,35 +34,37 @@ bool try_for_long(F&& done) noexcept {
 code_lock::shared::shared(code_lock* of) noexcept : of_(of) {
   if (of_ == nullptr) return;
   const auto enter = [&] {
-    if (of_->changed_by_.load() != 0) return false;  // also while that thread still waits, or it would wait for ever
-    auto calls = of_->calls_.load();
+    if (of_->changed_by_.load(std::memory_order_seq_cst) != 0)
+      return false;  // also while that thread still waits, or it would wait for ever
+    auto calls = of_->calls_.load(std::memory_order_seq_cst);
     while (calls != change)
-      if (of_->calls_.compare_exchange_weak(calls, calls + 1)) return true;
+      if (of_->calls_.compare_exchange_weak(calls, calls + 1, std::memory_order_seq_cst)) return true;
     return false;
   };
   if (enter()) return;
-  if (of_->changed_by_.load() == this_thread() || !try_for_long(enter)) of_ = nullptr;
+  if (of_->changed_by_.load(std::memory_order_seq_cst) == this_thread() || !try_for_long(enter)) of_ = nullptr;
 }
 
 // In a child that was forked by a signal handler within the call, no call is counted.
 code_lock::shared::~shared() {
   if (of_ == nullptr) return;
-  auto calls = of_->calls_.load();
-  while (calls != 0 && calls != change && !of_->calls_.compare_exchange_weak(calls, calls - 1)) {
+  auto calls = of_->calls_.load(std::memory_order_seq_cst);
+  while (calls != 0 && calls != change &&
+         !of_->calls_.compare_exchange_weak(calls, calls - 1, std::memory_order_seq_cst)) {
   }
 }
 
 code_lock::exclusive::exclusive(code_lock& of) noexcept : of_(of) {
-  of_.changed_by_.store(this_thread());  // first: a signal handler may call from here on
+  of_.changed_by_.store(this_thread(), std::memory_order_seq_cst);  // first: a signal handler may call from here on
   held_ = try_for_long([&] {
     std::uint32_t none = 0;
-    return of_.calls_.compare_exchange_strong(none, change);
+    return of_.calls_.compare_exchange_strong(none, change, std::memory_order_seq_cst);
   });
 }
 
 code_lock::exclusive::~exclusive() {
-  if (held_) of_.calls_.store(0);
-  of_.changed_by_.store(0);
+  if (held_) of_.calls_.store(0, std::memory_order_seq_cst);
+  of_.changed_by_.store(0, std::memory_order_seq_cst);
 }
 
 }  // namespace pinfold::monitors

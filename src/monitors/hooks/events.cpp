@@ -112,7 +112,7 @@ bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != 
 [[gnu::noinline]] void new_code(std::atomic<std::uint64_t>& counted) noexcept {
   counted.fetch_add(1, std::memory_order_release);
   auto* const event_log = wired.event_log.load(std::memory_order_relaxed);
-  if (invalidation::code_events.relied_on.load() != 0 && event_log != nullptr && active())
+  if (invalidation::code_events.relied_on.load(std::memory_order_seq_cst) != 0 && event_log != nullptr && active())
     event_log->post_everything(invalidation::source::hooks);
 }
 
@@ -165,10 +165,11 @@ code_lock* lock_for(address at, std::size_t bytes) noexcept {
 
 [[gnu::noinline]] void code_is_mapped(int file) noexcept {
   if (!active()) return;
-  loaded.times.fetch_add(1);
+  loaded.times.fetch_add(1, std::memory_order_seq_cst);
   struct stat found{};
   if (system_call(SYS_fstat, static_cast<unsigned long>(file), reinterpret_cast<address>(&found)) != 0) return;
-  if (found.st_ino == loaded.libc_inode.load() && found.st_dev == loaded.libc_device.load())
+  if (found.st_ino == loaded.libc_inode.load(std::memory_order_seq_cst) &&
+      found.st_dev == loaded.libc_device.load(std::memory_order_seq_cst))
     wired.event_log.load(std::memory_order_relaxed)->post_everything(invalidation::source::hooks);
 }
 
@@ -404,13 +405,13 @@ void set_original(std::size_t layer, function which, std::uintptr_t address) noe
 
 void set_heap_end(const std::uintptr_t* known) noexcept { wired.heap_end.store(known, std::memory_order_relaxed); }
 
-void set_code_lock(code_lock* lock) noexcept { wired.code.store(lock); }
+void set_code_lock(code_lock* lock) noexcept { wired.code.store(lock, std::memory_order_seq_cst); }
 
-std::uint64_t code_mapped() noexcept { return loaded.times.load(); }
+std::uint64_t code_mapped() noexcept { return loaded.times.load(std::memory_order_seq_cst); }
 
 void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept {
-  loaded.libc_device.store(device);
-  loaded.libc_inode.store(inode);
+  loaded.libc_device.store(device, std::memory_order_seq_cst);
+  loaded.libc_inode.store(inode, std::memory_order_seq_cst);
 }
 
 void post_to(invalidation::event_log* event_log, const invalidation::registered_filter* memory) noexcept {

@@ -97,7 +97,7 @@ result<found_functions> find_functions_of(const loaded_image& libc) noexcept {
 // When the last monitor is gone and the program closes this library, a thread may still be in a replacement.
 result<void> stay_loaded() noexcept {
   static std::atomic<bool> done{false};
-  if (done.load()) return {};
+  if (done.load(std::memory_order_seq_cst)) return {};
   Dl_info info{};
   link_map* map = nullptr;
   const auto* here = reinterpret_cast<const void*>(events::replacements(0).front());
@@ -110,7 +110,7 @@ result<void> stay_loaded() noexcept {
   void* const handle = own_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // "": the program
   if (handle == nullptr) return fail(errc::unsupported, "cannot keep the library that contains pinfold loaded");
   own_dlclose(handle);
-  done.store(true);
+  done.store(true, std::memory_order_seq_cst);
   return {};
 }
 
@@ -142,7 +142,7 @@ result<found_functions> find_functions() noexcept {
   if (noted.load(std::memory_order_acquire) == note::there) return noted_functions;
   const auto found = find_anew();
   note none = note::none;
-  if (found && noted.compare_exchange_strong(none, note::being_written)) {
+  if (found && noted.compare_exchange_strong(none, note::being_written, std::memory_order_seq_cst)) {
     noted_functions = *found;
     noted.store(note::there, std::memory_order_release);
   }

@@ -34,17 +34,18 @@ std::array<span, 8> spans;  // the last covers the rest
 
 void cover(std::uintptr_t at) noexcept {
   for (auto& one : spans) {
-    const auto begin = one.begin.load(), end = one.end.load();
+    const auto begin = one.begin.load(std::memory_order_seq_cst), end = one.end.load(std::memory_order_seq_cst);
     const bool near = end != 0 && at + span::reach >= begin && at < end + span::reach;
     if (end != 0 && !near && &one != &spans.back()) continue;
-    one.begin.store(std::min(begin, at));
-    one.end.store(std::max(end, at + sizeof(std::uint64_t)));
+    one.begin.store(std::min(begin, at), std::memory_order_seq_cst);
+    one.end.store(std::max(end, at + sizeof(std::uint64_t)), std::memory_order_seq_cst);
     return;
   }
 }
 
 void set_writable(std::atomic<bool>& state, bool now) noexcept {
-  if (state.exchange(now) != now) writable_words.fetch_add(now ? 1 : -1);
+  if (state.exchange(now, std::memory_order_seq_cst) != now)
+    writable_words.fetch_add(now ? 1 : -1, std::memory_order_seq_cst);
 }
 
 PINFOLD_PLAIN std::uint64_t held_by(word at) noexcept { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
@@ -72,14 +73,14 @@ void keep(std::size_t number, const words& path) noexcept {
     one.at.store(path.at[i], std::memory_order_release);
     if (path.at[i] != nullptr) cover(reinterpret_cast<std::uintptr_t>(path.at[i]));
   }
-  used.store(std::max(used.load(), number + 1));
+  used.store(std::max(used.load(std::memory_order_seq_cst), number + 1), std::memory_order_seq_cst);
 }
 
 void forget_all() noexcept {
-  used.store(0);
+  used.store(0, std::memory_order_seq_cst);
   for (auto& path : all) {
     for (auto& one : path) {
-      one.at.store(nullptr);
+      one.at.store(nullptr, std::memory_order_seq_cst);
       set_writable(one.writable, false);
     }
   }

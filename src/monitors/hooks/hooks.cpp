@@ -46,9 +46,10 @@ class hooks final : public invalidation::monitor {
   explicit hooks(invalidation::event_log& event_log) noexcept : event_log_(event_log), process_(event_log.process()) {}
   ~hooks() override {
     if (!counted_ || event_log_.process() != process_) return;
-    const std::lock_guard locked(the_life.load()->mutex);
-    if (--the_life.load()->monitors != 0) return;
-    jumps::remove(the_life.load()->code);
+    life& here = *the_life.load(std::memory_order_acquire);
+    const std::lock_guard locked(here.mutex);
+    if (--here.monitors != 0) return;
+    jumps::remove(here.code);
     events::post_to(nullptr, nullptr);
   }
 
@@ -66,7 +67,7 @@ class hooks final : public invalidation::monitor {
 
   [[nodiscard]] const char* name() const noexcept override { return "hooks"; }
   [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override {
-    if (events::code_mapped() != code_looked_at.load() || !sees_loading_)
+    if (events::code_mapped() != code_looked_at.load(std::memory_order_seq_cst) || !sees_loading_)
       if (auto looked = look_for_copies(); !looked) return looked;
     return works() ? result<void>{} : regain();
   }
@@ -86,17 +87,18 @@ class hooks final : public invalidation::monitor {
     const auto times = events::code_mapped();
     libc_copies known;
     {
-      const std::lock_guard locked(the_life.load()->mutex);
+      const std::lock_guard locked(the_life.load(std::memory_order_seq_cst)->mutex);
       known = hooked;
     }
     const auto found = with_new_copies(known);
     if (!found) return tl::unexpected(found.error());
-    const std::lock_guard locked(the_life.load()->mutex);
+    const std::lock_guard locked(the_life.load(std::memory_order_seq_cst)->mutex);
     add_copies(*found, event_log_);
     const text_lock alone;
     if (!jumps::lead_to_us(hooked.found()))
-      if (auto done = jumps::install(hooked.found(), alone, the_life.load()->code); !done) return done;
-    code_looked_at.store(times);
+      if (auto done = jumps::install(hooked.found(), alone, the_life.load(std::memory_order_seq_cst)->code); !done)
+        return done;
+    code_looked_at.store(times, std::memory_order_seq_cst);
     return {};
   }
 
@@ -105,13 +107,13 @@ class hooks final : public invalidation::monitor {
   // library's.
   result<void> regain() noexcept {
     if (event_log_.process() != process_) return fail(errc::closed, "the hooks belong to the parent process");
-    const std::lock_guard locked(the_life.load()->mutex);
+    const std::lock_guard locked(the_life.load(std::memory_order_seq_cst)->mutex);
     const text_lock alone;  // another copy of this library may have been in the middle of a change
     if (works()) return {};
     event_log_.post_everything(invalidation::source::hooks);
     if (guard::writable()) return fail(errc::closed, "another library is changing the code of libc");
     if (jumps::lead_to_us(hooked.found())) return {};  // through another copy of this library
-    return jumps::install(hooked.found(), alone, the_life.load()->code);
+    return jumps::install(hooked.found(), alone, the_life.load(std::memory_order_seq_cst)->code);
   }
 
   invalidation::event_log& event_log_;

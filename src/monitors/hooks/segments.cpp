@@ -9,10 +9,10 @@ void segments::attached(std::uintptr_t at, std::size_t bytes) noexcept {
   take(at);  // drops the record of a segment that went away by munmap
   const std::uint64_t pages = ranges::up(bytes) / ranges::page;
   if (pages >> size_bits != 0) return;
-  any_.store(true);
+  any_.store(true, std::memory_order_seq_cst);
   for (auto& each : known_) {
     std::uint64_t none = 0;
-    if (each.compare_exchange_strong(none, (at / ranges::page) << size_bits | pages)) return;
+    if (each.compare_exchange_strong(none, (at / ranges::page) << size_bits | pages, std::memory_order_seq_cst)) return;
   }
 }
 
@@ -25,16 +25,17 @@ range segments::detached(std::uintptr_t at) noexcept {
 std::uint64_t segments::take(std::uintptr_t at) noexcept {
   std::uint64_t pages = 0;
   for (auto& each : known_) {
-    auto seen = each.load();
-    if (seen >> size_bits != at / ranges::page || !each.compare_exchange_strong(seen, 0)) continue;
+    auto seen = each.load(std::memory_order_seq_cst);
+    if (seen >> size_bits != at / ranges::page || !each.compare_exchange_strong(seen, 0, std::memory_order_seq_cst))
+      continue;
     pages = seen & ((std::uint64_t{1} << size_bits) - 1);
   }
   return pages;
 }
 
 void segments::forget_all() noexcept {
-  any_.store(false);
-  for (auto& each : known_) each.store(0);
+  any_.store(false, std::memory_order_seq_cst);
+  for (auto& each : known_) each.store(0, std::memory_order_seq_cst);
 }
 
 }  // namespace pinfold::monitors

@@ -50,11 +50,11 @@ std::atomic<registry*> current{nullptr};
 // The registry is never freed: in a child it may be in the state in which another thread of the parent left it.
 registry& registry_here() {
   const auto process = event_log::here().process();
-  registry* found = current.load();
+  registry* found = current.load(std::memory_order_seq_cst);
   while (found == nullptr || found->process != process) {
     auto fresh = std::make_unique<registry>();
     fresh->process = process;
-    if (current.compare_exchange_strong(found, fresh.get())) return *fresh.release();
+    if (current.compare_exchange_strong(found, fresh.get(), std::memory_order_seq_cst)) return *fresh.release();
   }
   return *found;
 }

@@ -119,14 +119,14 @@ outcome end_of_thread(const invalidation::monitor_set& by, sources& seen, Where&
   std::thread short_lived([&] {
     auto [at, size] = where();
     bytes = size;
-    begin.store(at);
+    begin.store(at, std::memory_order_seq_cst);
     begin.notify_one();
-    go.wait(false);
+    go.wait(false, std::memory_order_seq_cst);
   });
-  begin.wait(nullptr);
-  const marks written(begin.load(), bytes);
-  const registered_memory watched(by, as_range(begin.load(), bytes));
-  go.store(true);
+  begin.wait(nullptr, std::memory_order_seq_cst);
+  const marks written(begin.load(std::memory_order_seq_cst), bytes);
+  const registered_memory watched(by, as_range(begin.load(std::memory_order_seq_cst), bytes));
+  go.store(true, std::memory_order_seq_cst);
   go.notify_one();
   short_lived.join();
   seen = watched.seen_by();

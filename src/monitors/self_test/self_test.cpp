@@ -25,7 +25,7 @@ registered_memory::registered_memory(const invalidation::monitor_set& watched_by
   if (noted_) invalidation::registered_filter::here().add(memory_);
   watched_ = watched_by.all().empty() || watched_by.watch(memory_);
   static_cast<void>(watched_by_.drain());
-  cursor_ = invalidation::event_log::here().generation().load();
+  cursor_ = invalidation::event_log::here().generation().load(std::memory_order_seq_cst);
 }
 
 registered_memory::~registered_memory() {

@@ -49,17 +49,18 @@ void write_all(int descriptor, std::string_view rest) noexcept {
   ::_exit(128 + signal);
 }
 
-void on_alarm(int /*signal*/) { die_of(received.load()); }
+void on_alarm(int /*signal*/) { die_of(received.load(std::memory_order_seq_cst)); }
 
 // Calls only functions that are safe in a handler.
 void on_interrupt(int signal) {
-  if (::getpid() != owner.load()) die_of(signal);  // a forked child
-  if (received.exchange(signal) != 0) die_of(signal);
+  if (::getpid() != owner.load(std::memory_order_seq_cst)) die_of(signal);  // a forked child
+  if (received.exchange(signal, std::memory_order_seq_cst) != 0) die_of(signal);
   ::alarm(longest_s);  // the output may be stuck
-  if (const auto program = running.load(); program > 0) ::kill(program, SIGKILL);
-  if (now.load() == stage::printing) return;
-  if (terminal.load()) write_all(STDERR_FILENO, wipe_line);
-  if (const auto* const results = text.load(); results != nullptr && now.load() == stage::measuring)
+  if (const auto program = running.load(std::memory_order_seq_cst); program > 0) ::kill(program, SIGKILL);
+  if (now.load(std::memory_order_seq_cst) == stage::printing) return;
+  if (terminal.load(std::memory_order_seq_cst)) write_all(STDERR_FILENO, wipe_line);
+  if (const auto* const results = text.load(std::memory_order_seq_cst);
+      results != nullptr && now.load(std::memory_order_seq_cst) == stage::measuring)
     write_all(STDOUT_FILENO, *results);
   die_of(signal);
 }
@@ -75,8 +76,8 @@ void install(int signal, void (*handler)(int)) noexcept {
 }  // namespace
 
 void handle_interrupts() {
-  owner.store(::getpid());
-  terminal.store(::isatty(STDERR_FILENO) == 1);
+  owner.store(::getpid(), std::memory_order_seq_cst);
+  terminal.store(::isatty(STDERR_FILENO) == 1, std::memory_order_seq_cst);
   install(SIGALRM, on_alarm);
   for (const int one : {SIGINT, SIGTERM, SIGHUP})
     if (!is_ignored(one)) install(one, on_interrupt);
@@ -84,26 +85,26 @@ void handle_interrupts() {
 
 void print_at_interrupt(std::string results) {
   static std::list<std::string> all;  // a handler may be writing an earlier one
-  text.store(&all.emplace_back(std::move(results)));
+  text.store(&all.emplace_back(std::move(results)), std::memory_order_seq_cst);
 }
 
-void kill_at_interrupt(pid_t program) noexcept { running.store(program); }
+void kill_at_interrupt(pid_t program) noexcept { running.store(program, std::memory_order_seq_cst); }
 
-final_output::final_output() noexcept { now.store(stage::printing); }
+final_output::final_output() noexcept { now.store(stage::printing, std::memory_order_seq_cst); }
 
 final_output::~final_output() {
   std::fflush(stdout);
-  now.store(stage::printed);
-  if (const int signal = received.load(); signal != 0) die_of(signal);
+  now.store(stage::printed, std::memory_order_seq_cst);
+  if (const int signal = received.load(std::memory_order_seq_cst); signal != 0) die_of(signal);
 }
 
 void write_interrupted_output(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (now.load() == stage::printing && std::chrono::steady_clock::now() < deadline)
+  while (now.load(std::memory_order_seq_cst) == stage::printing && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (::isatty(STDERR_FILENO) == 1) write_all(STDERR_FILENO, wipe_line);
-  const auto* const results = text.load();
-  if (results != nullptr && now.load() == stage::measuring) write_all(STDOUT_FILENO, *results);
+  const auto* const results = text.load(std::memory_order_seq_cst);
+  if (results != nullptr && now.load(std::memory_order_seq_cst) == stage::measuring) write_all(STDOUT_FILENO, *results);
 }
 
 }  // namespace tool

@@ -36,14 +36,14 @@ void on_signal(int signal) {
     if (::poll(&output, 1, 0) == 1)
       static_cast<void>(::write(STDOUT_FILENO, farewell_text.data(), farewell_text.size()) > 0);
     ::tcsetattr(STDIN_FILENO, TCSANOW, &modes);
-    die_of(ending.load());
+    die_of(ending.load(std::memory_order_seq_cst));
   }
   if (ends(signal)) {
-    ending.store(signal);
+    ending.store(signal, std::memory_order_seq_cst);
     ::alarm(longest_s);
   }
   const auto byte = static_cast<unsigned char>(signal);
-  static_cast<void>(::write(queue.load(), &byte, 1) == 1);  // a full queue has one to be taken
+  static_cast<void>(::write(queue.load(std::memory_order_seq_cst), &byte, 1) == 1);  // a full queue has one to be taken
   errno = kept;
 }
 
@@ -62,7 +62,7 @@ void die_of(int signal) noexcept {
 terminal_signals::terminal_signals() {
   if (::tcgetattr(STDIN_FILENO, &modes) != 0 || ::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) != 0)
     throw failure(fmt::format("the terminal cannot be used: {}", strerrordesc_np(errno)));
-  queue.store(ends_[1]);
+  queue.store(ends_[1], std::memory_order_seq_cst);
   struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;

@@ -92,7 +92,7 @@ std::atomic<pid_t> program{0};
 
 // The terminal sends its signals to the program, too.
 void pass_on(int signal, siginfo_t* from, void* /*context*/) {
-  if (from->si_code != SI_KERNEL) ::kill(program.load(), signal);
+  if (from->si_code != SI_KERNEL) ::kill(program.load(std::memory_order_seq_cst), signal);
 }
 
 // Passes signals that other processes send to this process on to the program, which decides when it ends. Signals wait
@@ -130,7 +130,7 @@ class signals_passed_on {
 
  private:
   void begin(pid_t child) noexcept {
-    program.store(child);
+    program.store(child, std::memory_order_seq_cst);
     struct sigaction action{};
     action.sa_sigaction = pass_on;
     action.sa_flags = SA_SIGINFO | SA_RESTART;

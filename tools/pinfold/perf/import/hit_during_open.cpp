@@ -68,14 +68,17 @@ std::pair<hits, unsigned> hit_during_opens(slow_cache& cache, const message& hot
                                            std::uint64_t count, const std::atomic<unsigned>& begun) {
   std::atomic<bool> opener_worked{true};
   hits done;
-  const auto before = begun.load();
+  const auto before = begun.load(std::memory_order_seq_cst);
   {
-    std::jthread opener([&](const std::stop_token& stop) { opener_worked = open_again_and_again(stop, cache, cold); });
-    while (begun.load() == before && opener_worked.load()) std::this_thread::yield();
+    std::jthread opener([&](const std::stop_token& stop) {
+      opener_worked.store(open_again_and_again(stop, cache, cold), std::memory_order_seq_cst);
+    });
+    while (begun.load(std::memory_order_seq_cst) == before && opener_worked.load(std::memory_order_seq_cst))
+      std::this_thread::yield();
     done = hit_in_bursts(cache, hot, count);
   }
-  if (!opener_worked) ++done.errors;
-  return {std::move(done), begun.load() - before};
+  if (!opener_worked.load(std::memory_order_seq_cst)) ++done.errors;
+  return {std::move(done), begun.load(std::memory_order_seq_cst) - before};
 }
 
 json hits_row(const import_run& run, std::size_t size, std::chrono::milliseconds delay, unsigned opens, hits done) {

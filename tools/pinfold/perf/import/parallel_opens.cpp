@@ -32,7 +32,8 @@ std::vector<acquired> acquire_all(slow_cache& cache, const std::vector<message>&
   std::vector<acquired> leases(messages.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
-    for (auto i = next.fetch_add(1); i < messages.size(); i = next.fetch_add(1)) {
+    for (auto i = next.fetch_add(1, std::memory_order_seq_cst); i < messages.size();
+         i = next.fetch_add(1, std::memory_order_seq_cst)) {
       const auto& wanted = messages[i];
       leases[i] = cache.acquire(wanted.peer, wanted.handle, wanted.handle.base, wanted.size);
     }

@@ -66,7 +66,7 @@ pinfold::result<latency> hits_during(R registrar, Work&& work) {
   {
     std::jthread hitting([&] { seen = time_hits(cache, reinterpret_cast<void*>(buffer.where().begin), stop); });
     done = work(cache);
-    stop.store(true);
+    stop.store(true, std::memory_order_seq_cst);
   }
   if (!done) return tl::unexpected(done.error());
   return seen;
