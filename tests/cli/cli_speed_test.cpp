@@ -94,7 +94,8 @@ TEST(cli_speed, miss_measures_orders_and_slow_drivers) {
       EXPECT_GE(row.at("seconds"), 0.005 * 24 / 4);
     } else {
       expect_keys(row, {"meanwhile", "p50_ns", "p99_ns", "longest_ns"});
-      EXPECT_EQ(row.at("hits"), 200);
+      EXPECT_GT(row.at("hits"), 0);
+      EXPECT_LE(row.at("hits"), 200) << "fewer where they take more than five seconds";
       EXPECT_EQ(row.at("rounds").get<int>() > 0, row.at("meanwhile") != "nothing") << row;
     }
   }

@@ -141,9 +141,10 @@ class merged_discards : public ::testing::TestWithParam<shape> {
   }
 
   void run(cache_type& cache) {
+    constexpr std::uint64_t least_rounds = 32;
     std::jthread beside([&] { request_first_page(cache); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(stress_time()) / 4;
-    while (std::chrono::steady_clock::now() < end) {
+    while (rounds_ < least_rounds || std::chrono::steady_clock::now() < end) {
       register_both(cache);
       begun_ = ++rounds_;
       wait_until(answered_, rounds_);                     // it runs now

@@ -62,9 +62,9 @@ class prometheus_server {
     return found.is_object() ? found.value("result", nlohmann::json::array()) : nlohmann::json::array();
   }
 
-  /// Asks again until an answer has samples, or for ten seconds.
+  /// Asks again until an answer has samples, or for a minute.
   [[nodiscard]] nlohmann::json await(const std::string& expression) const {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     auto found = query(expression);
     while (found.empty() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
