@@ -72,6 +72,7 @@ result<void> assign(cache_options& options, std::string_view name, std::string_v
 }
 
 result<void> read_line(cache_options& options, std::string_view line) noexcept {
+  if (line.find('\0') != std::string_view::npos) return fail(errc::invalid_argument, "the line has a NUL byte");
   const auto equals = line.find('=');
   if (equals == std::string_view::npos) return fail(errc::invalid_argument, "expected NAME=value");
   return assign(options, trim(line.substr(0, equals)), trim(line.substr(equals + 1)));
@@ -124,7 +125,8 @@ outcome options_from_text(std::string_view text, std::string_view origin, cache_
     if (line.empty()) continue;
     const auto done = read_line(base, line);
     if (!done) {
-      return refused(done.error(), std::string(origin) + ":" + std::to_string(number) + ": " + with_file(line));
+      const auto shown = line.substr(0, line.find('\0'));  // the error is printed as a C string
+      return refused(done.error(), std::string(origin) + ":" + std::to_string(number) + ": " + with_file(shown));
     }
   }
   return base;

@@ -190,6 +190,14 @@ TEST(options_from_text, error_names_the_line_and_the_assignment) {
   EXPECT_STREQ(options.error().cause.message, "expected on or off");
 }
 
+TEST(options_from_text, nul_byte_is_an_error_that_names_the_line) {
+  using namespace std::string_view_literals;
+  const auto options = pinfold::options_from_text("PINFOLD_RETAIN=on\nPINFOLD_MAX_COUNT=1\0 2\n"sv, "my.conf");
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().where, "my.conf:2: PINFOLD_MAX_COUNT=1");
+  EXPECT_STREQ(options.error().cause.message, "the line has a NUL byte");
+}
+
 TEST(options_from_text, refuses_bad_lines) {
   for (const char* bad : {"PINFOLD_RETAIN",
                           "=on",
