@@ -135,7 +135,7 @@ outcome options_from_text(std::string_view text, std::string_view origin, cache_
 outcome options_from_environment(cache_options base) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): as with any reader of the environment, no thread may change it meanwhile
   const char* path = std::getenv(config_name);
-  if (path == nullptr) return options_from_variables(std::move(base));
+  if (path == nullptr || *path == '\0') return options_from_variables(std::move(base));
   auto from_file = options_from_file(path, std::move(base));
   if (!from_file) return from_file;
   return options_from_variables(*std::move(from_file));

@@ -334,6 +334,13 @@ TEST_F(environment, a_file_that_cannot_be_read_is_an_error_with_its_code) {
   EXPECT_EQ(options.error().cause.native, EISDIR);
 }
 
+TEST_F(environment, an_empty_name_of_the_file_counts_as_none) {
+  setenv("PINFOLD_CONFIG", "", 1);
+  const auto options = pinfold::options_from_environment(unusual());
+  ASSERT_TRUE(options) << options.error().where;
+  expect_same(*options, unusual());
+}
+
 TEST_F(environment, a_file_that_never_ends_is_an_error) {
   setenv("PINFOLD_CONFIG", "/dev/zero", 1);
   const auto options = pinfold::options_from_environment();
