@@ -3,7 +3,9 @@
 // Skipped where the programs cannot be loaded.
 #include "monitors/bpf/bpf.hpp"
 #include "monitors/bpf/slots.hpp"
+#include "monitors/selection/selection.hpp"
 #include "support/fixtures/bpf_events.hpp"
+#include "support/host/container_filter.hpp"
 #include "support/host/privileges.hpp"
 #include "support/processes/child_process.hpp"
 
@@ -211,6 +213,24 @@ TEST(bpf_without_privileges, missing_server_is_reported_as_unsupported) {
                                        {.socket = "/nowhere/pinfold", .load = false});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error(), errc::unsupported);
+}
+
+TEST(bpf_without_privileges, failure_to_connect_to_the_named_server_is_reported) {
+  for (const char* socket : {"/nowhere/pinfold", "@pinfold-test-without-listener"}) {
+    child_process child([socket](line&) {
+      if ((::geteuid() == 0 && !become_nobody()) || !refuse_calls(refused_by_docker())) return 0;
+      ::setenv("PINFOLD_MONITORD", socket, 1);
+      const auto says_it = [](const std::string& text) {
+        std::fprintf(stderr, "%s\n", text.c_str());
+        return text.find("cannot connect to the socket of pinfold monitord") != std::string::npos;
+      };
+      if (!says_it(monitors::choose(monitor_choice::bpf).text)) return 1;
+      const auto automatic =
+          monitors::choose(monitor_choice::automatic).text;  // includes bpf if hooks alone do not suffice
+      return automatic.find("hooks alone: ") == std::string::npos || says_it(automatic) ? 0 : 2;
+    });
+    EXPECT_EQ(child.reap(), 0) << socket;
+  }
 }
 
 }  // namespace

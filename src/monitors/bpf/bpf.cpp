@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <mutex>
 #include <pthread.h>
@@ -62,11 +63,13 @@ constinit family family::all;
 [[maybe_unused]] const bool from_the_start = family::here().watch_forks();
 
 result<bpf_subscription> subscribe(const bpf_source& source) {
-  result<bpf_subscription> got =
+  result<bpf_subscription> served =
       fail(errc::invalid_argument, "neither a server's socket nor loading the kernel programs is allowed");
-  if (!source.socket.empty()) got = bpf_subscribe_at(source.socket);
-  if (!got && source.load) got = bpf_subscribe_here();
-  return got;
+  if (!source.socket.empty()) served = bpf_subscribe_at(source.socket);
+  if (served || !source.load) return served;
+  auto loaded = bpf_subscribe_here();
+  const bool no_server = source.socket.empty() || (!source.named && served.error().native == ENOENT);
+  return loaded || no_server ? std::move(loaded) : std::move(served);
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ struct bpf_source {
   std::string socket = "/run/pinfold/monitord";
   /// Whether this process may load them, for which it needs CAP_BPF and CAP_PERFMON.
   bool load = true;
+  /// Whether the user named the socket: then a missing server is a failure to report.
+  bool named = false;
 };
 
 class bpf_monitor final : public invalidation::monitor {
@@ -84,9 +86,9 @@ class bpf_monitor final : public invalidation::monitor {
   bpf_ring ring_;
 };
 
-/// Makes the monitor, in tens of milliseconds, or less with a server. Errors are those of the last source that was
-/// tried: `not_permitted` without privileges and a server, `unsupported` on a kernel that lacks a feature (tp_btf
-/// programs, CONFIG_DEBUG_INFO_BTF) or in a build without libbpf, and those of `bpf_subscribe_at`.
+/// Makes the monitor, in tens of milliseconds, or less with a server. Errors: those of `bpf_subscribe_at`, if the user
+/// named the server's socket or a socket is there. Else `not_permitted` without privileges, and `unsupported` on a
+/// kernel that lacks a feature (tp_btf programs, CONFIG_DEBUG_INFO_BTF) or in a build without libbpf.
 ///
 /// Costs 6 descriptors, closed by exec and in children of fork(2), and 100 KB. While a monitor is open in any process,
 /// every system call and every page fault in the system takes longer: docs/monitors.md.

@@ -33,7 +33,7 @@ result<os::file> connect_to(std::string_view path) noexcept {
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &answer_limit, sizeof answer_limit);
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::connect(socket.number(), name, address->bytes) != 0)
-    return bpf_fail("no process serves the monitor at this socket");
+    return bpf_fail("cannot connect to the socket of pinfold monitord");
   if (auto whose = check_server(socket); !whose) return tl::unexpected(whose.error());
   return socket;
 }

@@ -20,7 +20,9 @@ using invalidation::source;
 
 result<std::unique_ptr<invalidation::monitor>> make_bpf_anywhere(event_log& to, registered_filter& watched) {
   bpf_source from;
-  if (const char* socket = ::secure_getenv("PINFOLD_MONITORD"); socket != nullptr) from.socket = socket;
+  const char* const socket = ::secure_getenv("PINFOLD_MONITORD");
+  from.named = socket != nullptr;
+  if (from.named) from.socket = socket;
   auto made = make_bpf(to, watched, from);
   if (!made) return tl::unexpected(made.error());
   return std::move(*made);

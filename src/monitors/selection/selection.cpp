@@ -18,11 +18,11 @@ bool names_unknown(monitor_choice wanted) noexcept {
 }
 
 // The programs in the kernel slow down every process of the system, so they are used only where configured.
-std::shared_ptr<invalidation::monitor> bpf_where_configured() {
-  if (::secure_getenv("PINFOLD_MONITORD") == nullptr) return nullptr;
+proven bpf_where_configured() {
+  if (::secure_getenv("PINFOLD_MONITORD") == nullptr) return {};
   for (const kind& one : all_kinds())
-    if (one.choice == monitor_choice::bpf) return find(one).monitor;
-  return nullptr;
+    if (one.choice == monitor_choice::bpf) return find(one);
+  return {};
 }
 
 void add(std::string& list, const char* between, const std::string& more) {
@@ -39,9 +39,10 @@ void complete_hooks(bool automatic, invalidation::monitor_set::members& members,
     return;
   }
   add(problems, "; ", "hooks alone: " + alone.why_not);
-  auto other = automatic ? bpf_where_configured() : nullptr;
-  if (other == nullptr) return members.clear();
-  members.push_back(std::move(other));
+  auto other = automatic ? bpf_where_configured() : proven{};
+  if (!other.why_not.empty()) add(problems, "; ", "bpf: " + other.why_not);
+  if (other.monitor == nullptr) return members.clear();
+  members.push_back(std::move(other.monitor));
   names += "+bpf";
 }
 
