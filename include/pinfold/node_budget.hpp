@@ -40,6 +40,7 @@ struct node_budget_member {
   std::chrono::milliseconds waiting{0};  ///< how long its longest request has been waiting for room; 0: none waits
   std::size_t asked = 0;                 ///< bytes of the last request that found no room
   std::uint64_t refused = 0;             ///< requests that got no room
+  bool ended = false;                    ///< it died, and what it had has not come back yet
 };
 
 /// An account at one moment.

@@ -39,6 +39,9 @@ enum class turn : std::uint8_t {
   another,  ///< another one, of any member, and there is no room for both
 };
 
+/// Whether the member that owns the slot has died, by the rule by which others take back what it had.
+[[nodiscard]] bool has_ended(const shared_file& file, const slot& one, std::uint64_t own_namespace) noexcept;
+
 /// A slot in an account, and the room that was taken with it. Takes more from the account than it needs, a *portion*,
 /// so that most requests stay in this process. Thread-safe, and never waits for another process after `join`. A child
 /// of fork(2) finds the membership left: there it changes nothing.
@@ -92,6 +95,10 @@ class membership {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const account& shared() const noexcept { return *file_; }
+  /// Whether the member with that slot has died.
+  [[nodiscard]] bool has_ended(const slot& one) const noexcept {
+    return &one != mine_ && node::has_ended(file_, one, self_.namespace_inode);
+  }
   [[nodiscard]] std::size_t max_bytes() const noexcept;
   [[nodiscard]] std::size_t process_max() const noexcept { return process_max_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t used_bytes() const noexcept;

@@ -43,11 +43,15 @@ node_budget_member describe_member(const node::slot& one, std::int64_t now) {
   return member;
 }
 
-std::vector<node_budget_member> members_in(const node::account& shared) {
+template <class HasEnded>
+std::vector<node_budget_member> members_in(const node::account& shared, const HasEnded& has_ended) {
   std::vector<node_budget_member> all;
   const auto now = node::now_ns();
-  for (const node::slot& one : shared.members)
-    if (one.owner.load(std::memory_order_seq_cst) != 0) all.push_back(describe_member(one, now));
+  for (const node::slot& one : shared.members) {
+    if (one.owner.load(std::memory_order_seq_cst) == 0) continue;
+    all.push_back(describe_member(one, now));
+    all.back().ended = has_ended(one);
+  }
   return all;
 }
 
@@ -119,9 +123,11 @@ result<node_budget_state> node_budget::inspect(std::string_view name) {
   const auto file = node::shared_file::open(*path, 0);
   if (!file) return tl::unexpected(file.error());
   const node::account& shared = **file;
-  return node_budget_state{shared.max_units.load(std::memory_order_seq_cst) * node::unit,
-                           node::total::of(shared.taken.load(std::memory_order_seq_cst)).units * node::unit,
-                           members_in(shared)};
+  const auto here = node::process_id::here().namespace_inode;
+  return node_budget_state{
+      shared.max_units.load(std::memory_order_seq_cst) * node::unit,
+      node::total::of(shared.taken.load(std::memory_order_seq_cst)).units * node::unit,
+      members_in(shared, [&](const node::slot& one) { return node::has_ended(*file, one, here); })};
 }
 
 result<std::string> node_budget::file_of(std::string_view name) { return node::path_of(name); }
@@ -166,7 +172,9 @@ std::size_t node_budget::max_bytes() const noexcept { return inside_->max_bytes(
 std::size_t node_budget::used_bytes() const noexcept { return inside_->used_bytes(); }
 std::size_t node_budget::bytes_here() const noexcept { return inside_->bytes_here(); }
 
-std::vector<node_budget_member> node_budget::members() const { return members_in(inside_->shared()); }
+std::vector<node_budget_member> node_budget::members() const {
+  return members_in(inside_->shared(), [&](const node::slot& one) { return inside_->has_ended(one); });
+}
 
 // Memory that a cgroup has in use may be what is registered next, so that memory.max limits as a whole; its room is for
 // people to read.

@@ -84,6 +84,10 @@ void free_slot(slot& dead) noexcept {
 
 }  // namespace
 
+bool has_ended(const shared_file& file, const slot& one, std::uint64_t own_namespace) noexcept {
+  return !file.is_locked(&one) && !still_runs(one, own_namespace);
+}
+
 // One process at a time takes back: two would find each other's slots pending.
 bool membership::reclaim_now(std::int64_t until_ns) noexcept {
   bool sunk = false;

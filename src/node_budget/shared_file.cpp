@@ -134,13 +134,23 @@ bool shared_file::is_at(const std::string& path) const noexcept {
          mine.st_ino == named.st_ino;
 }
 
-bool shared_file::lock(const void* one, bool take) const noexcept {
-  if (!file_.still_there()) return errno = EBADF, false;  // the program closed it: the number may be that of its own
+struct flock shared_file::lock_on(const void* one, short type) const noexcept {
   struct flock what{};
-  what.l_type = take ? F_WRLCK : F_UNLCK;
+  what.l_type = type;
   what.l_whence = SEEK_SET;
   what.l_start = static_cast<const std::byte*>(one) - reinterpret_cast<const std::byte*>(mapped_.get());
   what.l_len = 1;
+  return what;
+}
+
+bool shared_file::is_locked(const void* one) const noexcept {
+  auto what = lock_on(one, F_WRLCK);
+  return !file_.still_there() || ::fcntl(file_.number(), F_OFD_GETLK, &what) != 0 || what.l_type != F_UNLCK;
+}
+
+bool shared_file::lock(const void* one, bool take) const noexcept {
+  if (!file_.still_there()) return errno = EBADF, false;  // the program closed it: the number may be that of its own
+  auto what = lock_on(one, take ? F_WRLCK : F_UNLCK);
   // The kernel needs memory to unlock, too, and may have none (ENOLCK): a lock that stays makes all others wait.
   for (int tries = take ? 1 : most_unlocks; ::fcntl(file_.number(), F_OFD_SETLK, &what) != 0;) {
     if (errno == EINTR) continue;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fcntl.h>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ class shared_file {
   [[nodiscard]] bool try_lock(const void* one) const noexcept { return lock(one, true); }
   /// Returns false with `errno` if the kernel refuses that for 10 ms; the lock stays.
   bool unlock(const void* one) const noexcept { return lock(one, false); }
+  /// Whether another open file has that lock, or this one cannot know.
+  [[nodiscard]] bool is_locked(const void* one) const noexcept;
   /// Whether the path names this file.
   [[nodiscard]] bool is_at(const std::string& path) const noexcept;
   /// Closes the descriptor, and with it this process's use of the locks.
@@ -42,6 +45,7 @@ class shared_file {
   struct unmap {
     void operator()(account* mapped) const noexcept;
   };
+  [[nodiscard]] struct flock lock_on(const void* one, short type) const noexcept;
   [[nodiscard]] bool lock(const void* one, bool take) const noexcept;
 
   os::file file_;

@@ -60,6 +60,8 @@ TEST(node_budget, members_share_the_maximum) {
   EXPECT_EQ(one->members()[0].pid, ::getpid());
   EXPECT_GE(one->members()[0].bytes, mebibyte / 2);
   EXPECT_EQ(node_budget::inspect(account.name())->used_bytes, one->used_bytes());
+  for (const auto& member : node_budget::inspect(account.name())->members) EXPECT_FALSE(member.ended);
+  for (const auto& member : one->members()) EXPECT_FALSE(member.ended);
 }
 
 TEST(node_budget, a_member_that_leaves_gives_everything_back) {

@@ -8,6 +8,7 @@
 
 #include <pinfold/node_budget.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <fmt/format.h>
 #include <string>
@@ -25,13 +26,15 @@ json as_json_of(const std::string& name, const pinfold::node_budget_state& now) 
                        {"bytes", one.bytes},
                        {"waiting_ms", static_cast<std::int64_t>(one.waiting.count())},
                        {"asked", one.asked},
-                       {"refused", one.refused}});
+                       {"refused", one.refused},
+                       {"ended", one.ended}});
   }
   return {
       {"name", name}, {"max_bytes", now.max_bytes}, {"used_bytes", now.used_bytes}, {"members", std::move(members)}};
 }
 
 std::string waiting_text(const pinfold::node_budget_member& one) {
+  if (one.ended) return "ended";
   return one.waiting.count() == 0 ? std::string("-")
                                   : fmt::format("{} ms for {}", one.waiting.count(), size_text(one.asked));
 }
@@ -43,6 +46,8 @@ void print(const std::string& name, const pinfold::node_budget_state& now) {
     fmt::print("  {:>10}  {:<31}  {:>12}  {:>8}  {}\n", one.pid, printable(one.name), size_text(one.bytes), one.refused,
                waiting_text(one));
   }
+  if (std::ranges::any_of(now.members, &pinfold::node_budget_member::ended))
+    fmt::print("\nended: the process died; what it had comes back when a member needs room\n");
 }
 
 }  // namespace
