@@ -134,7 +134,10 @@ TEST_F(cli_watch, ends_with_the_process) {
   ASSERT_TRUE(child.talk().receive<bool>());
   child.talk().send(true);
   const auto start = std::chrono::steady_clock::now();
-  watch_text(child, "");
+  const auto seen = run("watch --seconds 20s " + std::to_string(child.pid()));
+  EXPECT_EQ(seen.status, 0);
+  const auto how = " was killed, or crashed";  // or called _exit(2), as here: its page stays
+  EXPECT_NE(seen.complaints.find("process " + std::to_string(child.pid()) + how), std::string::npos) << seen.complaints;
   EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
 }
 
@@ -146,6 +149,10 @@ TEST_F(cli_watch, shows_what_a_killed_process_did) {
   const auto seen = watch(child, "--oldest");
   EXPECT_FALSE(seen.empty());
   for (const auto& one : seen) EXPECT_EQ(one.at("kind"), "evicted");
+  const auto later = run("watch " + std::to_string(child.pid()));  // no event will come
+  EXPECT_EQ(later.status, 1);
+  EXPECT_NE(later.complaints.find("was killed, or crashed; --oldest shows its last events"), std::string::npos)
+      << later.complaints;
 }
 
 // Real munmap(2) calls, seen by the hooks, named by their function.

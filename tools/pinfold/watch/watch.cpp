@@ -78,12 +78,15 @@ class watcher {
   }
 
   void run() {
+    read_caches();
+    if (killed_ && !command_.oldest) throw failure(how_it_ended() + "; --oldest shows its last events");
     const auto end = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(
                                                std::chrono::duration<double>(command_.seconds));
     while (true) {
       if (command_.stacks) ask_for_stacks();
-      const bool last = has_ended();  // before the events: what it wrote until then is read
+      const bool last = killed_ || has_ended();  // before the events: what it wrote until then is read
       print_new();
+      if (last && !done_) fmt::print(stderr, "pinfold watch: {}\n", how_it_ended());
       if (done_ || last || (command_.seconds > 0 && steady_clock::now() >= end)) return;
       std::this_thread::sleep_for(between_looks);
     }
@@ -101,6 +104,10 @@ class watcher {
   }
 
   // A page that is no longer there belongs to a program that exited.
+  [[nodiscard]] std::string how_it_ended() const {
+    return fmt::format("process {} {}", command_.process, killed_ ? "was killed, or crashed" : "exited");
+  }
+
   [[nodiscard]] bool has_ended() { return steady_clock::now() - looked_at_ >= 500ms && !read_caches(); }
 
   // Returns whether the process runs.
@@ -109,7 +116,8 @@ class watcher {
     auto page = pinfold::observation::read_page(path_);
     if (!page) return false;
     for (auto& one : page->caches) caches_[one.number] = std::move(one);
-    return page->state != pinfold::observation::process_state::ended;
+    killed_ = page->state == pinfold::observation::process_state::ended;
+    return !killed_;
   }
 
   void print_new() {
@@ -176,6 +184,7 @@ class watcher {
   steady_clock::time_point looked_at_{};
   std::size_t printed_ = 0;
   bool done_ = false;
+  bool killed_ = false;  // as its page says
 };
 
 }  // namespace
@@ -198,7 +207,7 @@ void add_watch(CLI::App& app, action& chosen) {
   own->add_flag("--json", command->as_json, "print a line of JSON for each event");
   own->footer(
       "A process publishes with PINFOLD_STATS=on in its environment, or with cache_options::publish_statistics. The "
-      "page of a killed process can be read too (--oldest). The command ends when the process does.\n"
+      "page of a killed process can be read too, with --oldest. The command ends when the process does.\n"
       "`gone` is memory that a monitor saw go; `invalidated` and `evicted` are registrations; `replaced` is a stale "
       "import that was not handed out. With --stacks the process takes the stack of each unmap that touches "
       "registered memory, for as long as the command runs.");
