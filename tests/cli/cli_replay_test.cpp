@@ -96,6 +96,15 @@ TEST_F(cli_replay, costs_of_a_recorded_trace_are_the_recorded_ones) {
   EXPECT_EQ(modelled[0].at("cost_ns"), 300'000.0);
 }
 
+TEST_F(cli_replay, tables_are_narrow) {
+  for (const char* policies : {"", " --policies second-chance"}) {
+    const auto seen = run(std::string("replay --synthetic shift,mixed --budget 10%") + policies);
+    std::istringstream lines(seen.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    EXPECT_NE(seen.out.find("shift, 10% = 25.6 MiB\n"), std::string::npos) << seen.out;
+  }
+}
+
 TEST_F(cli_replay, text_output_has_a_table) {
   const auto seen = run("replay " + trace_of(cache_and_requests));
   EXPECT_EQ(seen.status, 0) << seen.complaints;

@@ -106,17 +106,22 @@ void replay_with(workload& of, const replay_command& command, const replay_budge
 }
 
 std::vector<column> columns() {
-  return {{"trace",
-           [](const json& row) {
-             return fmt::format("{}, {}", row.at("trace").get<std::string>(), row.at("budget").get<std::string>());
-           },
-           true},
-          words("policy", "policy"),
-          number("hits[%]", "hit_rate", 100, 2),
-          count("#misses", "misses"),
-          count("#evictions", "evictions"),
-          number("cost[ms]", "cost_ns", 1e-6, 2),
-          number("x lru", "x_lru", 1, 3)};
+  return {words("policy", "policy"),        number("hits[%]", "hit_rate", 100, 2),  count("#misses", "misses"),
+          count("#evictions", "evictions"), number("cost[ms]", "cost_ns", 1e-6, 2), number("x lru", "x_lru", 1, 3)};
+}
+
+// Returns a table for each trace and budget, as one with a column for these would be wider than a terminal.
+std::string tables_of(const json& rows) {
+  std::string text;
+  for (auto first = rows.begin(); first != rows.end();) {
+    const auto differs = [&](const json& row) { return !same("trace", row, *first) || !same("budget", row, *first); };
+    const auto end = std::find_if(first, rows.end(), differs);
+    text += fmt::format("{}{}, {}\n", text.empty() ? "" : "\n", first->at("trace").get<std::string>(),
+                        first->at("budget").get<std::string>());
+    text += table(columns(), json(std::vector<json>(first, end)));
+    first = end;
+  }
+  return text;
 }
 
 void print_heading(const std::vector<workload>& all, const json& rows) {
@@ -133,7 +138,7 @@ int replay(const replay_command& command) {
     throw usage_failure("either a trace or --synthetic is required");
   auto all = command.trace.empty() ? synthetic_workloads(command) : recorded_workloads(command);
   for (auto& one : all) misjudge(one, command.misjudge, command.seed);
-  show_at_interrupt({.host = host_facts(), .as_json = command.as_json, .columns = columns()});
+  show_at_interrupt({.host = host_facts(), .as_json = command.as_json, .tables = tables_of});
   auto rows = json::array();
   for (auto& one : all)
     for (const auto& text : command.budgets) replay_with(one, command, parse_budget(text, one), rows);
