@@ -81,14 +81,23 @@ TEST_F(cli_manners, bash_completes_commands_and_options) {
   const auto script = folder_ / "completes";
   std::ofstream(script) << ". '" PINFOLD_CONTRIB "/bash/pinfold'; COMP_WORDS=('" << tool()
                         << "' \"$@\"); COMP_CWORD=$#; _pinfold; echo \"${COMPREPLY[*]}\"\n";
+  const auto pages = folder_ / "pages";
+  fs::create_directory(pages);
+  std::ofstream(pages / "4711.12345.4026531836.0") << "a page";
   for (const auto& [words, expected] : {std::pair("re", "replay report\n"),
                                         {"perf hi", "hit\n"},
                                         {"help to", "top\n"},
                                         {"report --b", "--budget\n"},
                                         {"perf hit --rep", "--repeats\n"},
                                         {"report a", "\n"},
+                                        {"top 4", "4711\n"},
+                                        {"watch --json 4", "4711\n"},
+                                        {"watch --limit 4", "\n"},
+                                        {"dump 4", "4711\n"},
+                                        {"replay 4", "\n"},
                                         {"run --for ucx -- --he", "\n"}}) {
-    FILE* const bash = popen(("bash '" + script.string() + "' " + words).c_str(), "r");
+    FILE* const bash =
+        popen(("PINFOLD_STATS_DIR='" + pages.string() + "' bash '" + script.string() + "' " + words).c_str(), "r");
     ASSERT_NE(bash, nullptr);
     std::array<char, 256> line{};
     EXPECT_NE(std::fgets(line.data(), line.size(), bash), nullptr);
