@@ -100,7 +100,7 @@ TEST_F(cli_top_terminal, enter_shows_all_about_a_cache_and_escape_goes_back) {
     terminal_->type("NPage");
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
-  for (const char* one : {"by size of registration", "slowest driver calls", "opens: 2", " #"})
+  for (const char* one : {"by size of registration", "slowest driver calls", "0x110000 4 KiB", "opens: 2", " #"})
     EXPECT_NE(all.find(one), std::string::npos) << one << "\n" << all;
   const bool refused = all.find("ptrace") != std::string::npos;  // the tool may not read the process, and says so
   for (const char* one : {"largest entries", "oldest entries", "most reused entries", "110000-111000"})

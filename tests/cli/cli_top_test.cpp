@@ -282,6 +282,7 @@ TEST_F(cli_top, damaged_pages_do_not_crash_it) {
 
 TEST_F(cli_top, says_what_it_needs) {
   expect_each_refused({{"top", "--once prints one table"},
+                       {"top --interval 0", "'0' is not in the range 0.1 to 86400"},
                        {"top --once 0", "0"},
                        {"top --once --sort size", "size"},
                        {"top --once --interval 1ms", "0.1"},

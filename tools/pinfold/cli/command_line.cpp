@@ -28,7 +28,12 @@ template <class T>
 Validator range(T least, T most) {
   std::ostringstream text;  // as `--help` shows it
   text << std::setprecision(9) << least << " to " << most;
-  return made<::CLI::Range>(least, most, text.str());
+  const auto complaint = [least, most, limits = text.str()](const std::string& value) {
+    T number{};
+    const bool good = ::CLI::detail::lexical_cast(value, number) && number >= least && number <= most;
+    return good ? std::string() : fmt::format("'{}' is not in the range {}", value, limits);
+  };
+  return made<::CLI::Validator>(complaint, text.str());
 }
 
 std::string complaint_about_sizes(const std::string& list) {

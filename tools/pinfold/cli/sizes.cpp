@@ -51,4 +51,9 @@ std::string size_text(std::size_t bytes) {
                               : fmt::format("{:.1f} {}", scaled, units[unit]);
 }
 
+std::string range_text(std::uint64_t begin, std::uint64_t end) {
+  if (begin == 0 && end == UINT64_MAX) return "all memory";
+  return end > begin ? fmt::format("{:#x} {}", begin, size_text(end - begin)) : "";
+}
+
 }  // namespace tool

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,5 +20,8 @@ namespace tool {
 
 /// Formats `65536` as `64 KiB`; with one decimal unless it is a whole number of units.
 [[nodiscard]] std::string size_text(std::size_t bytes);
+
+/// Formats a range of memory as `0x7f2a40000000 64 KiB`. Empty for an empty range.
+[[nodiscard]] std::string range_text(std::uint64_t begin, std::uint64_t end);
 
 }  // namespace tool

@@ -2,6 +2,7 @@
 #include "top/detail.hpp"
 
 #include "cli/page_failure.hpp"
+#include "cli/sizes.hpp"
 #include "dump/listing.hpp"
 #include "top/bars.hpp"
 #include "top/figures.hpp"
@@ -119,10 +120,10 @@ lines classes_of(const pinfold::observation::cache_snapshot& page) {
 lines errors_of(const pinfold::observation::cache_snapshot& page, std::size_t width) {
   lines made{fmt::format("last errors of {}", page.errors_written)};
   for (auto one = page.errors.rbegin(); one != page.errors.rend(); ++one) {
-    append(made,
-           filled(fmt::format("{} {:x}-{:x}: {}", name_of(static_cast<pinfold::observation::driver_call>(one->call)),
-                              one->begin, one->end, pinfold::describe(error_of(*one))),
-                  width));
+    const auto range = range_text(one->begin, one->end);
+    append(made, filled(fmt::format("{}{}{}: {}", name_of(static_cast<pinfold::observation::driver_call>(one->call)),
+                                    range.empty() ? "" : " ", range, pinfold::describe(error_of(*one))),
+                        width));
   }
   return page.errors.empty() ? lines{} : made;
 }
@@ -132,8 +133,7 @@ lines slowest_of(const pinfold::observation::cache_snapshot& page) {
   for (const auto& [name, calls] :
        {std::pair("open", std::span(page.slowest_opens)), std::pair("close", std::span(page.slowest_closes))})
     for (const auto& one : calls)
-      made.push_back(fmt::format("  {:<6} {:>6}  {:x}-{:x} {}", name, short_time(one.duration), one.begin, one.end,
-                                 one.end > one.begin ? short_size(one.end - one.begin) : ""));
+      made.push_back(fmt::format("  {:<6} {:>6}  {}", name, short_time(one.duration), range_text(one.begin, one.end)));
   return made.size() > 1 ? made : lines{};
 }
 

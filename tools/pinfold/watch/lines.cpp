@@ -61,12 +61,6 @@ std::string detail_of(const shown_event& what) {
   }
 }
 
-std::string where(const event_record& one) {
-  if (one.begin == 0 && one.end == UINT64_MAX) return "all memory";
-  if (one.end <= one.begin) return "";
-  return fmt::format("{:#x} {}", one.begin, size_text(one.end - one.begin));
-}
-
 std::string clock_text(std::int64_t at_ns) {
   const auto seconds = static_cast<std::time_t>(at_ns / second);
   std::tm parts{};
@@ -80,7 +74,8 @@ std::string clock_text(std::int64_t at_ns) {
 
 std::string as_text(const shown_event& what) {
   const auto& one = what.seen.record;
-  auto line = fmt::format("{} {:<18} {:<28}", clock_text(what.at_ns), name_of(kind_of(one)), where(one));
+  auto line =
+      fmt::format("{} {:<18} {:<28}", clock_text(what.at_ns), name_of(kind_of(one)), range_text(one.begin, one.end));
   if (const auto detail = detail_of(what); !detail.empty()) line += "  " + detail;
   if (!what.cache.empty()) line += "  " + what.cache;
   if (one.thread != 0) line += fmt::format("  thread {}", one.thread);
