@@ -101,9 +101,9 @@ typedef struct pinfold_background_options {
   uint32_t workers;   /**< threads that register; 0: 4 */
   uint32_t order;     /**< a PINFOLD_ORDER_ number */
   void *argument;     /**< passed to each open of the registrar; stays valid as pinfold_background_end says */
-  /** May be null. Called with the bytes that are registered and the bytes in all. Runs on the threads that register, on
-   *  one at a time, and not any more when the ticket has ended, but as pinfold_background_end says. Waits for the ticket
-   *  return PINFOLD_E_INVALID_ARGUMENT there. */
+  /** May be null. Called with the registered bytes and the bytes in all, on one of the registering threads at a time.
+   *  Never called after the ticket has ended, except if pinfold_background_end timed out. Waits for the ticket inside the
+   *  callback return PINFOLD_E_INVALID_ARGUMENT. */
   void (*progress)(void *self, uint64_t done, uint64_t total);
   void *self;                /**< passed to `progress` */
   uint64_t bytes_per_second; /**< bytes that all threads together begin to register in a second; 0: no limit */

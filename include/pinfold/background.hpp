@@ -36,10 +36,10 @@ struct background_options {
   /// Largest size of the piece that is registered first, in bytes, so that transfers can start early; rounded down to
   /// 2 MiB. The other threads begin when it is registered. 0: as large as the others.
   std::size_t first_piece_bytes = std::size_t{16} << 20U;
-  /// Called with the bytes that are registered and the bytes in all, after each piece, or after several. Runs on the
-  /// threads that register, on one at a time, and not any more when the ticket's destructor has returned, unless that
-  /// has stopped waiting. It may call the ticket, but waits there end at once with `invalid_argument`. If it throws,
-  /// the registration ends with `invalid_argument`.
+  /// Called with the registered bytes and the bytes in all, after each piece or after several, on one of the
+  /// registering threads at a time. Never called after the ticket's destructor returns, except if the destructor timed
+  /// out. It may call the ticket, but waits there end at once with `invalid_argument`. If it throws, the registration
+  /// ends with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 

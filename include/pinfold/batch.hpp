@@ -19,10 +19,10 @@ struct batch_options {
   /// Threads that register, the caller's included. The cache starts them for each batch that has something to register;
   /// for few ranges, one thread is faster.
   unsigned workers = 4;
-  /// Called with the number of merged ranges that are done, and the number of all merged ranges. Runs on the caller's
-  /// thread: after each range that this thread registered itself, or after each group if the registrar takes groups or
-  /// is done with a range in a few microseconds, and once more when all ranges are done. Ranges that were already
-  /// registered count as done from the start. If the function throws, the batch ends with `invalid_argument`.
+  /// Called with the number of merged ranges that are done, and the number of all merged ranges: on the calling thread,
+  /// after each range or group that it registered, and once at the end. Ranges that workers registered are reported
+  /// with the next call; ranges that were already registered count as done from the start. If the function throws, the
+  /// batch ends with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 

@@ -48,10 +48,10 @@ class cache_base {
   /// `flush`; then what was closed is remembered.
   result<void> quiesce() noexcept { return detail::quiesce(engine_.get()); }
 
-  /// Begins to register again, in the background, what `quiesce` closed and no request has registered since: those with
-  /// the most hits first. Registers only into free room of the budget. Does not register what was invalidated
-  /// meanwhile; a monitor does not report memory that is not registered, so restore only if the memory is what it was:
-  /// else the cache keeps registrations that no request uses. Requests may go on meanwhile. Errors: `closed`,
+  /// Starts to register again, in the background, what `quiesce` closed and no request has registered since, the most
+  /// used first, and only into free room of the budget. Memory that was invalidated meanwhile is left out. Monitors
+  /// ignore unregistered memory, so call `restore` only if the memory is still mapped as before; otherwise the cache
+  /// keeps stale ranges registered that no request uses. Requests may go on meanwhile. Errors: `closed`,
   /// `out_of_resources`.
   [[nodiscard]] result<restoration> restore(restore_options how = {}) noexcept {
     return restoration::begin(engine_.get(), std::move(how));

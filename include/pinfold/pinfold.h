@@ -9,17 +9,15 @@
  *
  * **Structures.** A structure that begins with `size` may grow. Set it to 0 as a whole, then `size` to its `sizeof`.
  * 0 is the default of every member, except in `pinfold_options`, which `pinfold_options_init` fills. The library
- * refuses a structure that is longer than the one it knows if what it does not know is not 0, or if it is longer than
- * 4 KiB, and structures without a size.
+ * rejects a `size` of 0 or above 4 KiB, and a larger structure than its own whose unknown tail is not all zero.
  *
  * **Threads.** Every function may be called on any thread at any time, but an object must not be destroyed while
  * another call uses it. Do not acquire or release in a signal handler.
  *
  * **Callbacks** of a registrar, importer or sink run on the thread that caused them, without a lock. A callback may use
- * other caches. Of its own cache it may call what only reads or marks, such as `pinfold_statistics_of` and
- * `pinfold_invalidate`, and release leases. A call that could wait returns `PINFOLD_E_IN_USE_CONFLICT`; an acquire may
- * nevertheless succeed if it is a hit. No callback may leave with longjmp(3) or pthread_exit(3). A C++ exception counts
- * as a failure.
+ * other caches. On its own cache it may only read (`pinfold_statistics_of`), invalidate, and release leases: any other
+ * call that could wait returns `PINFOLD_E_IN_USE_CONFLICT`, except an acquire that is a hit. No callback may leave with
+ * longjmp(3) or pthread_exit(3). A C++ exception counts as a failure.
  *
  * **Cancellation.** A thread that is cancelled (pthread_cancel(3), deferred) in a call finishes the call first.
  */

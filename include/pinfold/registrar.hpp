@@ -69,10 +69,10 @@ concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<t
                       { registrar.close(registration) } noexcept -> std::same_as<result<void>>;
                     };
 
-/// Whether a call of the registrar may be a cancellation point (pthreads(7)). A registrar of which none is declares
-/// `static constexpr bool cancellation_points = false`. If its granularity is 1 as well, and no monitor has to be asked
-/// about the memory, the cache need not keep the calling thread from being cancelled: about 10 ns less for each
-/// registration. A registrar that derives from such a one, and may wait in `open`, has to declare `true`.
+/// Whether a call of the registrar may be a cancellation point (pthreads(7)). A registrar without cancellation points
+/// declares `static constexpr bool cancellation_points = false`. If its granularity is also 1, and no monitor has to
+/// watch the memory, the cache need not disable cancellation, which saves about 10 ns for each registration. A class
+/// that derives from such a registrar and may wait in `open` has to declare `true`.
 template <class R>
 inline constexpr bool has_cancellation_points = [] {
   if constexpr (requires { R::cancellation_points; }) {

@@ -128,10 +128,10 @@ PINFOLD_API void pinfold_retirement_end(pinfold_retirement *ticket);
 typedef struct pinfold_release_statistics {
   size_t size;                /**< sizeof the structure */
   uint64_t limbo_bytes;       /**< bytes kept alive after their deadline */
-  uint64_t limbo_buffers;     /**< how many memories these are */
+  uint64_t limbo_buffers;     /**< buffers kept alive after their deadline */
   uint64_t retirements;       /**< retirements begun */
-  uint64_t freed;             /**< memories freed with no holder left */
-  uint64_t freed_over_budget; /**< memories freed although importers held them */
+  uint64_t freed;             /**< buffers freed with no holder left */
+  uint64_t freed_over_budget; /**< buffers freed although importers held them */
   uint64_t importers_died;    /**< importers that ended while they held memory */
 } pinfold_release_statistics;
 /** Writes the counts; all 0 for an exporter without `release`. */

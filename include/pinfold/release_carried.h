@@ -145,7 +145,7 @@ PINFOLD_API int pinfold_release_listener_progress(pinfold_release_listener *list
 typedef struct pinfold_release_listener_statistics {
   size_t size;            /**< sizeof the structure */
   uint64_t mappings;      /**< mappings that are open or being opened */
-  uint64_t retiring;      /**< memories that an exporter wants back and that are still mapped */
+  uint64_t retiring;      /**< buffers that an exporter wants back and that are still mapped */
   uint64_t requests;      /**< requests received */
   uint64_t refused;       /**< opens refused because the memory is retired */
   uint64_t failed_closes; /**< tries to close what is due in a cache that failed */

@@ -13,10 +13,10 @@
 namespace pinfold {
 
 /// Counters of one cache (R43). Reading them stops no thread: each value is right by itself, and all values agree once
-/// no call is in progress. Then `acquires = hits + misses + failed_acquires`, `misses = cold + invalidated + extent +
-/// evicted + rights misses`, `opens = closes + open`.
+/// no call is in progress. Then `acquires = hits + misses + failed_acquires`, `misses` is the sum of `misses_cold`,
+/// `misses_invalidated`, `misses_access`, `misses_extent` and `misses_evicted`, and `opens = closes + open`.
 struct statistics {
-  // Look-ups. All but `expired`, up to `find_misses`, are the counters of Open MPI's rgpusm cache.
+  // Look-ups. The counters down to `find_misses`, except `expired`, match Open MPI's rgpusm cache.
   std::uint64_t hits = 0;   ///< acquires served by an existing registration, or by one that another thread was opening
   std::uint64_t valid = 0;  ///< look-ups with an equal token
   std::uint64_t invalid = 0;      ///< look-ups with a different token: the entry turned stale

@@ -47,8 +47,8 @@ class budget {
   [[nodiscard]] share& of(std::size_t shard) noexcept { return shares_[shard]; }
   [[nodiscard]] std::size_t shares() const noexcept { return count_; }
 
-  /// Whether no share has room that others cannot take. Otherwise, when a share found no room, the caller calls
-  /// `tighten`, then `give_rest` for every share, and then `say_gathered`; no other thread does so meanwhile.
+  /// True when no share holds unused room. If false, a caller whose share found no room calls `tighten`, then
+  /// `give_rest` for every share, and then `say_gathered`, while no other thread does so.
   [[nodiscard]] bool gathered() const noexcept { return count_ == 1 || gathered_.load(std::memory_order_acquire); }
   void tighten() noexcept PINFOLD_EXCLUDES(mutex_);
   void say_gathered() noexcept { gathered_.store(true, std::memory_order_release); }

@@ -76,7 +76,7 @@ class engine {
   [[nodiscard]] result<grant> acquire(const request& what) noexcept {
     return times_opens() || audit_ ? acquire_observed(what) : grant_for(what);
   }
-  /// Whether a plain miss meets no cancellation point: `acquire` needs no guard then, if `plain_miss` is tried first.
+  /// True if a plain miss has no cancellation point; `acquire` may then try `plain_miss` unguarded.
   [[nodiscard]] bool meets_no_cancellation_point() const noexcept {
     return meets_no_cancellation_point_ && os::probes_attached() == 0;
   }

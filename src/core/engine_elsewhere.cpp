@@ -51,8 +51,8 @@ std::optional<result<grant>> engine::look_in(shard& other, const request& what, 
 }
 
 // After a miss: retires the entries of other shards that the new one covers, and the new one if another thread
-// published one in another shard that covers it. A thread first publishes, then says so if its entry could cover
-// others, and then looks, so that of two threads at least one sees the other's entry.
+// published an entry in another shard that covers it. Order: publish; if wide, increment `wide_published_`; look. Of
+// two racing threads at least one sees the other's entry.
 void engine::supersede_elsewhere(shard& in, const record& fresh, const overlaps_elsewhere& other) noexcept {
   if (!other.wide && wide_published_.load(std::memory_order_seq_cst) == other.wide_before) [[likely]]
     return;

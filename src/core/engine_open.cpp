@@ -10,8 +10,8 @@ namespace {
 // How often an open is repeated because its memory was invalidated meanwhile, before the entry is handed out hidden.
 constexpr int most_late_opens = 3;
 
-// What was added to a merged request may be going at this moment, because events can come before the memory goes. So
-// the driver is not asked again for all of it. Not for callers, whose request is opened alone.
+// Memory merged in may already be going away (events can come before the memory goes), so do not retry the union.
+// Internal: the request is then opened alone.
 constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
                                    "memory that the request was merged with is going away"};
 

@@ -22,9 +22,8 @@ void engine::mark_victims(shard& in, unsigned rounds) noexcept {
   settle(in);
 }
 
-// If hits pinned all victims meanwhile, no sum of pins proves anything while hits go on. With all hits stopped at the
-// same time it does: an entry that is still pinned was pinned at that moment, so that a request may be refused when all
-// entries are pinned (R58).
+// While hits run, a pin count is only a snapshot. With all hits stopped at once, a pinned entry really was pinned then:
+// a request may be refused when all entries are (R58).
 void engine::mark_all_at_once(shard& in) noexcept {
   PINFOLD_ASSERT(in.table.settled(), "hits of every entry are stopped at one time");
   in.table.begin_evict_all();

@@ -65,7 +65,7 @@ core::deadline engine::end_of_transient(const deadlines& until) const noexcept {
   return lately ? std::min(until.transient(), now + core::longest_transient_pin / 50) : until.transient();
 }
 
-// Whether any entry of the cache could be closed soon without the end of a lease.
+// Whether some pin in the cache may be transient.
 bool engine::any_transient(shard& in) noexcept {
   if (in.table.any_transient()) return true;
   if (shards_.size() == 1) return false;

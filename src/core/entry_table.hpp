@@ -73,8 +73,8 @@ class entry_table {
   [[nodiscard]] const entry* opening_there(peer_id peer, const range& where) const noexcept;
   /// Whether any entry there is pinned, or being opened.
   [[nodiscard]] bool is_pinned_there(peer_id peer, const range& where) const noexcept;
-  /// Whether any entry could be closed soon without the end of a lease, or could have been when all were last looked at
-  /// (`begin_evict_all`): a thread may go from one entry to the next with such pins.
+  /// Whether some pin may be transient now, or was at the last `begin_evict_all`: a thread may move from one entry to
+  /// the next with such a pin.
   [[nodiscard]] bool any_transient() const noexcept;
   /// Whether pins on the entry may be transient: a thread has one such pin at most, and the calling thread has none.
   [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;

@@ -101,8 +101,8 @@ class shard_map {
   static constexpr std::array<unsigned, last_level + 1> cell_bits{21, 27, 33, 64};
   static constexpr std::uintptr_t most_cells = 256;  // to look at one by one
 
-  // The cell's number is not multiplied as it is: else two threads that walk through memory side by side, and meet in
-  // one shard, meet in each.
+  // Mixes the cell number before the multiplication, or two threads walking adjacent memory would collide in every
+  // shard once they collide in one.
   [[nodiscard]] std::size_t hashed(std::uintptr_t cell, unsigned level) const noexcept {
     return static_cast<std::size_t>(((cell ^ cell >> 3U) + (std::uintptr_t{level} << 48U)) * factor_ >> shift_);
   }

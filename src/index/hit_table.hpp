@@ -31,9 +31,9 @@ using detail::record;
 /// until it is pinned and compared. `insert`, `erase`, `grow` and `move` are guarded by the shard's mutex.
 ///
 /// A table doubles in steps, so that no request waits until all slots are in the larger table: look-ups use the smaller
-/// table until every slot is in the larger one too. In the order of the hashes the larger table has the same slots; one
-/// of the bits in a slot says which of two homes there is its own. Only when these bits are used up, at every seventh
-/// doubling, `move` reads the records.
+/// table until every slot is in the larger one too. The larger table has the same slots in the same order of hashes;
+/// the next hash bit stored in the slot picks the new home. `move` reads the records only when these bits are used up,
+/// at every seventh doubling.
 class hit_table {
  public:
   explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }

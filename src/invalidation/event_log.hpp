@@ -66,9 +66,9 @@ class event_log {
   [[nodiscard]] std::uint64_t reserve() noexcept;
   void publish(std::uint64_t reserved, const range& gone, source from = source::user) noexcept;
 
-  /// Reads the event at `cursor`, and moves `cursor` on. A cursor begins as a value of the generation. Waits for a
-  /// number that is reserved and not published, at most `wait_limit_ms`, and never moves past it: memory may go until
-  /// the monitor publishes, without any other number being taken. A cursor that comes a whole ring late skips the
+  /// Reads the event at `cursor`, and moves `cursor` on. A cursor begins as a value of the generation. Waits at most
+  /// `wait_limit_ms` for a number that is reserved and not published. Never skips a reserved slot: its writer may still
+  /// be freeing memory, and no second event will report that. A cursor that comes a whole ring late skips the
   /// events that it missed if none of them touched registered memory (empty ranges); otherwise the result is
   /// `everything`.
   [[nodiscard]] read_status read(std::uint64_t& cursor, range& gone) const noexcept {

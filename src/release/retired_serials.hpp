@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The memories that an importer has promised never to open again.
+/// The buffers that an importer has promised never to open again.
 #pragma once
 
 #include <pinfold/release/message.hpp>

@@ -31,7 +31,7 @@ struct release_target {
 /// Counts of a listener.
 struct release_listener_statistics {
   std::size_t mappings = 0;         ///< mappings that are open or being opened
-  std::size_t retiring = 0;         ///< memories that an exporter wants back and that are still mapped
+  std::size_t retiring = 0;         ///< buffers that an exporter wants back and that are still mapped
   std::uint64_t requests = 0;       ///< requests received
   std::uint64_t refused = 0;        ///< opens refused because the memory is retired
   std::uint64_t failed_closes = 0;  ///< calls of a cache's `progress` that failed

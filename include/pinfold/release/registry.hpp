@@ -51,7 +51,7 @@ class PINFOLD_EXPORT release_registry {
   [[nodiscard]] std::optional<release_message> receive(std::uint64_t peer, const release_message& message,
                                                        std::int32_t pid = 0) noexcept;
 
-  /// Removes the peer everywhere: its process has ended. Returns of how many memories it was an importer.
+  /// Removes the peer everywhere, because its process has ended. Returns how many buffers the peer held.
   std::size_t died(std::uint64_t peer) noexcept;
 
   /// Notes that the peer cannot answer, though its process may run on. Returns whether it holds memory.

@@ -56,10 +56,10 @@ struct retire_report {
 /// Counts of an exporter's retirements.
 struct release_statistics {
   std::size_t limbo_bytes = 0;          ///< bytes kept alive after their deadline
-  std::size_t limbo_buffers = 0;        ///< how many memories these are
+  std::size_t limbo_buffers = 0;        ///< buffers kept alive after their deadline
   std::uint64_t retirements = 0;        ///< retirements begun
-  std::uint64_t freed = 0;              ///< memories freed with no holder left
-  std::uint64_t freed_over_budget = 0;  ///< memories freed although importers held them
+  std::uint64_t freed = 0;              ///< buffers freed with no holder left
+  std::uint64_t freed_over_budget = 0;  ///< buffers freed although importers held them
   std::uint64_t importers_died = 0;     ///< importers that ended while they held memory
 };
 
