@@ -26,9 +26,9 @@ struct background_options {
   unsigned workers = 4;
   /// The order of several ranges.
   background_order order = background_order::as_given;
-  /// Largest number of bytes that all workers together begin to register in a second; 0: no limit. The limit concerns
-  /// whole pieces: a piece begins when the time of all earlier pieces is over. Pieces that are already registered are
-  /// free.
+  /// Largest number of bytes that all workers together begin to register in a second; 0: no limit. The limit applies
+  /// to whole pieces: a piece starts once the time of all earlier pieces has passed. Pieces that are already registered
+  /// take no time.
   std::uint64_t bytes_per_second = 0;
   /// Which thread makes the pages of a piece present. If a worker does, no byte changes, and a page that cannot be made
   /// present is a failure of the piece, with the errno: memory that is not mapped, or behind the end of its file.
@@ -47,8 +47,8 @@ struct background_options {
 /// ready. The ticket holds a lease on each piece that is registered, so the rules of `lease` apply to it: a cache that
 /// is destroyed waits for it up to `drain_timeout`.
 ///
-/// Memory that is not ready must stay mapped until `cancel` has returned without `timed_out`, or the destructor: a
-/// piece that is being registered meanwhile may be registered with the old pages.
+/// Memory that is not ready must stay mapped until `cancel` returns without `timed_out`, or the destructor returns;
+/// otherwise a thread may register a piece with the old pages.
 ///
 /// The threads stop at the first failure, when the ticket is cancelled, and when the cache is destroyed: then waits
 /// return `closed`. Every member may be called on any thread at any time, except that the destructor and a move must
@@ -60,9 +60,9 @@ class [[nodiscard]] background_registration {
   background_registration(background_registration&&) noexcept = default;
   /// Ends the earlier registration as the destructor does.
   background_registration& operator=(background_registration&&) noexcept = default;
-  /// Cancels with `cancel_policy::give_back`, unless `take` has taken the leases. Waits as `cancel` does. Where
-  /// `cancel` would return `timed_out`, or in the callback, a thread may still use the memory, and a call of `progress`
-  /// may still be under way: call `cancel` first to know.
+  /// Cancels with `cancel_policy::give_back`, unless `take` has taken the leases. Waits as `cancel` does. If
+  /// the wait times out, or in the callback, a thread may still use the memory and be in `progress`: call `cancel`
+  /// first to find out.
   ~background_registration() = default;
 
   /// Returns how far the registration has come. Never waits for a driver.

@@ -15,9 +15,8 @@
 namespace pinfold {
 
 /// The common part of `cache` and `import_cache`: a back end (registrar or importer), and the engine that calls it. Not
-/// for use alone. Every member may be called on any thread at any time,
-/// except that the destructor and a move must not run at the same time as another member. A moved-from object returns
-/// `closed`, finds nothing, and can be assigned to.
+/// for use alone. Every member may be called on any thread at any time, except that the destructor and a move must not
+/// run at the same time as another member. A moved-from object returns `closed`, finds nothing, and can be assigned to.
 template <class Backend>
 class cache_base {
  public:
@@ -41,11 +40,11 @@ class cache_base {
   /// close takes longer than `wait_timeout`.
   result<void> flush() noexcept { return detail::flush(engine_.get()); }
 
-  /// Closes every registration, persistent ones included, before a checkpoint, a sleep or a change of the memory, and
-  /// remembers them for `restore`. A restoration that goes on ends; what it has not registered yet stays remembered.
-  /// While any lease is out, returns `in_use_conflict` and closes nothing; so does `timed_out` when another `quiesce`,
-  /// or an open by a restoration, does not end within `wait_timeout`, and `out_of_resources`. Other errors: those of
-  /// `flush`; then what was closed is remembered.
+  /// Closes every registration, persistent ones included, and remembers them for `restore`: for a checkpoint, a sleep
+  /// or a change of the memory. Ends a restoration in progress; what that has not registered yet stays remembered.
+  /// Errors that close nothing: `in_use_conflict` (a lease is out), `timed_out` (another `quiesce`, or an open by a
+  /// restoration, does not end within `wait_timeout`), `out_of_resources`. Other errors are those of `flush`; what was
+  /// closed is then remembered.
   result<void> quiesce() noexcept { return detail::quiesce(engine_.get()); }
 
   /// Starts to register again, in the background, what `quiesce` closed and no request has registered since, the most
@@ -100,10 +99,10 @@ class cache_base {
   const detail::hit_view* hits_;
 };
 
-/// Makes all caches of this process whose registrar is `exclusive_in_process` and has that name close what no lease
-/// holds there, as they do for each other. For code that registers memory with the same driver itself, and was refused:
-/// after cuMemHostRegister said ALREADY_REGISTERED. Returns whether anything was closed. For any thread that may wait
-/// for a driver.
+/// Closes the registrations without a lease that touch the memory, in all caches of this process whose registrar is
+/// `exclusive_in_process` and has that name. These caches do so for each other; this is for code that calls the same
+/// driver itself and was refused (cuMemHostRegister returned ALREADY_REGISTERED). Returns whether anything was closed.
+/// May wait for the driver.
 PINFOLD_EXPORT bool close_idle_in_process(const char* registrar, const range& memory) noexcept;
 
 }  // namespace pinfold

@@ -74,14 +74,14 @@ concept importer = std::move_constructible<I> && std::is_trivially_copyable_v<ty
                      { importer.close(registration) } noexcept -> std::same_as<result<void>>;
                    };
 
-/// An importer that says whether it could open a handle, and why not, before it tries: without a trace in the exporter,
+/// An importer whose `can_open` returns whether it could open a handle, or why not, without a trace in the exporter,
 /// the driver or itself.
 template <class I>
 concept can_open_importer = importer<I> && requires(const I& importer, const typename I::handle_type& handle) {
   { importer.can_open(handle) } noexcept -> std::same_as<result<void>>;
 };
 
-/// An importer that learns of the end of its exporters: it tells the cache, which then closes what is idle.
+/// An importer that reports the end of its exporters to the cache, which then closes their idle mappings.
 template <class I>
 concept end_telling_importer =
     importer<I> && requires(I& importer, std::function<void(peer_id, range, const typename I::handle_type&)> to) {

@@ -30,9 +30,8 @@ struct large_options {
   std::size_t piece_bytes = default_piece_bytes;
   /// Threads that register, the caller's included. The cache starts them only if there is something to register.
   unsigned workers = 4;
-  /// Called with the bytes that are registered and the bytes in all, as they become more. Runs on any of the threads
-  /// that register, on one at a time; not at all if every piece is hit at once. If it throws, the request ends with
-  /// `invalid_argument`.
+  /// Called with the registered bytes and the bytes in all, whenever the former grow, on one of the registering threads
+  /// at a time. Not called if every piece is a hit. If it throws, the request ends with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
   /// The descriptor of the file that is mapped at the memory: `acquire_options::file`.
   int file = -1;

@@ -39,8 +39,8 @@ class lease_base {
     return pin_ == 0 || detail::record_of(pin_)->is(detail::record::revoked);
   }
 
-  /// Returns whether the cache has noticed that the memory was replaced or invalidated after the acquire. It looks in
-  /// every request, and in `progress()`. The registration is still open.
+  /// Returns whether the cache has noticed that the memory was replaced or invalidated after the acquire. The cache
+  /// checks in every request, and in `progress()`. The registration is still open.
   [[nodiscard]] bool stale() const noexcept { return pin_ != 0 && detail::record_of(pin_)->is(detail::record::stale); }
 
   /// Returns the addresses that the registration covers, of this process or of the exporter: at least those that were

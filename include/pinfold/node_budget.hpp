@@ -74,11 +74,11 @@ struct node_budget_limits {
 /// that all members have taken never exceed its maximum. `cache_options::node_budget` makes a cache take room from it,
 /// beside its own budget; caches with the same object share a membership. `docs/node-budget.md` explains it.
 ///
-/// A process that dies is no member any more: what it had taken comes back when another member needs room, or opens
-/// the account. In a child of fork(2) the parent's object takes nothing and gives nothing back; the child opens the
-/// account itself.
+/// A process that dies is no longer a member: the room that it had taken comes back when another member needs room, or
+/// opens the account. In a child of fork(2) the parent's object takes nothing and gives nothing back; the child opens
+/// the account itself.
 ///
-/// Thread-safe. No member function waits for another process, but for `open`.
+/// Thread-safe. Only `open` waits for another process.
 class PINFOLD_EXPORT node_budget {
  public:
   /// Becomes a member of the account, which the first member makes. With `shared`, a process is a member once, and the

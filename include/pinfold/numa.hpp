@@ -13,7 +13,7 @@
 
 namespace pinfold {
 
-/// The node of memory or of a device whose node the system does not tell.
+/// The node of memory or of a device whose node the system does not report.
 inline constexpr int unknown_node = -1;
 
 /// Returns the NUMA node of the page at `address`; `unknown_node` if there is no page yet. Does not touch the page.
@@ -25,8 +25,8 @@ inline constexpr int unknown_node = -1;
 /// here).
 [[nodiscard]] PINFOLD_EXPORT result<int> numa_node_of_rdma(std::string_view device) noexcept;
 
-/// Returns the distance between two nodes as the firmware tells it: 10 within a node. 0 if either is unknown. If the
-/// system does not tell: 10 for equal nodes, 255 (unreachable) for others.
+/// Returns the distance between two nodes as the firmware reports it: 10 within a node. 0 if either is unknown. If the
+/// system does not report it: 10 for equal nodes, 255 (unreachable) for others.
 [[nodiscard]] PINFOLD_EXPORT std::uint32_t numa_distance(int from, int to) noexcept;
 
 /// Returns a function for `set_options::distance`: from the first page of the memory to each member, whose device is at

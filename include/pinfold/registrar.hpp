@@ -82,16 +82,16 @@ inline constexpr bool has_cancellation_points = [] {
   }
 }();
 
-/// A registrar that one registration of its driver may serve several caches through. `invalidated` says that the
-/// memory of an open registration is gone: no later `open` may return that registration of the driver. The cache calls
-/// it before it calls `open` for memory there, holding a lock: it has to be quick, and must not call the cache.
+/// A registrar whose driver may serve several caches with one registration. The cache calls `invalidated` when the
+/// memory of an open registration is gone: no later `open` may return that registration of the driver. The call comes
+/// before any later `open` for memory there, with a lock held: it has to be quick, and must not call the cache.
 template <class R>
 concept informed_registrar = registrar<R> && requires(R& registrar, const typename R::registration_type& registration) {
   { registrar.invalidated(registration) } noexcept -> std::same_as<void>;
 };
 
-/// A registrar some of whose registrations the application may end at any time: the cache keeps one for which
-/// `may_keep` is false for its lease only, and serves no other request with it.
+/// A registrar with registrations that the application may end at any time. The cache keeps a registration for which
+/// `may_keep` is false only for its lease, and serves no other request with it.
 template <class R>
 concept borrowing_registrar =
     registrar<R> && requires(const R& constant, const typename R::registration_type& registration) {
@@ -99,9 +99,9 @@ concept borrowing_registrar =
     };
 
 /// Whether the driver refuses memory that any cache of this process has registered. A registrar of such a driver
-/// declares `static constexpr bool exclusive_in_process = true`: when its `open` has returned `already_mapped`, and its
-/// cache has nothing idle in the way, the cache makes the process's other caches of registrars with the same `name`
-/// close what is idle there.
+/// declares `static constexpr bool exclusive_in_process = true`: if its `open` returns `already_mapped`, and its cache
+/// has no idle registration in the way, the cache makes the process's other caches of registrars with the same `name`
+/// close their idle registrations there.
 template <class R>
 inline constexpr bool is_exclusive_in_process = [] {
   if constexpr (requires { R::exclusive_in_process; }) {

@@ -68,8 +68,8 @@ class PINFOLD_EXPORT remote_key_table {
   /// has a valid key).
   [[nodiscard]] result<remote_key_token> issue(std::uint64_t address, std::uint64_t length, std::uint64_t key) noexcept;
 
-  /// Makes a token of this table invalid: from the return on, no reader of the table takes it for current. Does not
-  /// reach the device. Errors: `stale_handle` (withdrawn before), `invalid_argument` (not of this table).
+  /// Invalidates a token of this table: once this returns, no reader of the table takes it for current. Has no effect
+  /// on the device. Errors: `stale_handle` (withdrawn before), `invalid_argument` (not of this table).
   [[nodiscard]] result<void> withdraw(const remote_key_token& token) noexcept;
 
   /// Returns whether the token is current.

@@ -119,7 +119,7 @@ class [[nodiscard]] remote_key_lease {
   }
 
   /// Withdraws the key if the memory was replaced under the lease, so that no peer writes to pages that are gone.
-  /// Returns whether the key is valid still. The cache notices replaced memory in every request, and in `progress()`.
+  /// Returns whether the key is still valid. The cache notices replaced memory in every request, and in `progress()`.
   result<bool> withdraw_if_stale() noexcept {
     if (!held_.stale()) return valid();
     if (auto done = withdraw(); !done) return tl::unexpected(done.error());

@@ -127,7 +127,7 @@ class [[nodiscard]] set_lease {
       one.why = got.error();
   }
 
-  // Looks at the first leases after the acquire: an event that comes later finds all leases alike.
+  // Checks the first leases after the acquire; a later event marks all leases alike.
   void acquire_late(choice& one) noexcept {
     acquire_one(one, what_);
     if (!one.held || !first_are_stale()) return;
@@ -147,7 +147,7 @@ class [[nodiscard]] set_lease {
     return stale;
   }
 
-  // No event tells that memory of an identifying registrar was freed, and the look-up may have found a newer entry.
+  // No event reports that memory of an identifying registrar was freed, and the look-up may have found a newer entry.
   [[nodiscard]] bool is_of_other_memory([[maybe_unused]] const choice& one) const noexcept {
     if constexpr (identifying_registrar<R>) {
       const auto memory = range::of(reinterpret_cast<std::uintptr_t>(what_.address), what_.bytes);

@@ -73,7 +73,7 @@ struct statistics {
 
   // Queues, now.
   std::uint64_t requests_waiting = 0;  ///< calls that wait for another thread, or for room
-  std::uint64_t closes_due = 0;  ///< registrations that no request can get any more, without a lease, not closed yet
+  std::uint64_t closes_due = 0;        ///< unleased registrations that no request can get any more, not closed yet
 };
 
 /// Returns the counters as one line of `name=value` pairs. Allocates.

@@ -32,7 +32,7 @@ class local_driver {
     if constexpr (group_registrar<R>) table.open_many = open_many;
     if constexpr (informed_registrar<R>) table.invalidated = invalidated;
     table.exclusive_in_process = is_exclusive_in_process<R>;
-    // To round out may take a look at the process's mappings.
+    // Rounding out may read the process's mappings.
     table.cancellation_points = has_cancellation_points<R> || registrar.limits().granularity > 1;
     return table;
   }

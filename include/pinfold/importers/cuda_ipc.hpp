@@ -83,7 +83,7 @@ struct cuda_ipc_exporter_options {
   /// Run a thread that knows which importers hold memory and asks them to let it go (`docs/release-protocol.md`).
   bool release = false;
   /// Bytes of retired memory that are kept alive after their deadline because importers hold them. Above it, the oldest
-  /// are freed: what an importer then reads through a mapping that it still has, the driver does not define.
+  /// are freed; the driver does not define what an importer then reads through a mapping that is still open.
   /// `unlimited`: no limit.
   std::size_t limbo_bytes = default_limbo_bytes;
 };
@@ -140,18 +140,19 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   [[nodiscard]] result<retirement> begin_retire(const void* pointer, std::chrono::milliseconds timeout,
                                                 std::function<result<void>()> free) noexcept;
 
-  /// Retires as `begin_retire` does, and waits for at most `timeout`. Errors: as `begin_retire`. If there is memory to
-  /// retire, but none for the report, the error is `out_of_resources` too, and the retirement goes on: `retirements`
-  /// counts it.
+  /// Retires as `begin_retire` does, and waits for at most `timeout`. Errors: as `begin_retire`; also
+  /// `out_of_resources` if only the report cannot be allocated: the retirement then goes on, and `retirements` counts
+  /// it.
   [[nodiscard]] result<retire_report> retire(const void* pointer, std::chrono::milliseconds timeout,
                                              std::function<result<void>()> free) noexcept;
 
-  /// Says that the program is about to free the `bytes` bytes at `pointer`, or the allocation around it: call it before
-  /// cuMemFree, cuMemFreeAsync or cuMemUnmap. Programs over the CUDA adapter need not: it does so. All exporters of
-  /// this process forget what they shared there, so that its handles are stale at once. Those with `release` ask the
-  /// importers to let it go, and wait until these have answered, for at most `timeout`: from then on none of their
-  /// acquires returns it. Returns how many importers still hold it: they have leases on it, or did not answer. Does
-  /// nothing in a forked child. Errors: `invalid_range`, `out_of_resources` (some importers were not asked).
+  /// Announces that the program is about to free the `bytes` bytes at `pointer`, or the allocation around it. Call it
+  /// before cuMemFree, cuMemFreeAsync or cuMemUnmap; the CUDA adapter calls it for programs that run over it. All
+  /// exporters of this process forget what they shared there, so that its handles are stale at once. Exporters with
+  /// `release` ask the importers to let the memory go, and wait for their answers for at most `timeout`: no acquire of
+  /// an importer returns the memory once it has answered. Returns the number of importers that still hold the memory:
+  /// they have leases on it, or did not answer. Does nothing in a forked child. Errors: `invalid_range`,
+  /// `out_of_resources` (some importers were not asked).
   [[nodiscard]] static result<std::size_t> announce_free(std::uint64_t pointer, std::size_t bytes,
                                                          std::chrono::milliseconds timeout) noexcept;
 
@@ -167,10 +168,10 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
 /// Options of the importer.
 struct cuda_ipc_importer_options {
   int device = 0;  ///< ordinal, in this process, of the device that memory is mapped on
-  /// Ask the exporter, after each open by the driver, whether it still has the memory that the handle names. The driver
-  /// opens whatever lies at the base of memory that was freed, and says nothing. False only for exporters that this
-  /// process cannot reach (another user, another network namespace): then a handle that comes late, or was kept too
-  /// long, may map other memory.
+  /// After each open by the driver, ask the exporter whether it still has the memory that the handle names: for freed
+  /// memory the driver opens whatever lies at its base now, without an error. Set it to false only for exporters that
+  /// this process cannot reach (another user, another network namespace); a handle of freed memory may then map other
+  /// memory.
   bool confirm = true;
 };
 
@@ -220,8 +221,8 @@ class PINFOLD_EXPORT cuda_ipc_importer {
   /// nothing if `shared` has no event. Keeps opened events until the importer is destroyed.
   [[nodiscard]] result<void> wait(const cuda_shared& shared, void* stream = nullptr) noexcept;
 
-  /// Calls `to`, on a thread of the library, for each mapping that is open, or being opened, when the process of its
-  /// exporter ends: of the last 256 exporters whose process this one can see. Throws `std::bad_alloc`.
+  /// When the process of an exporter ends, calls `to`, on a thread of the library, for each mapping of its memory that
+  /// is open or being opened. Covers the last 256 exporters whose process this one can see. Throws `std::bad_alloc`.
   void tell_ends(std::function<void(peer_id peer, range where, const cuda_ipc_handle& handle)> to);
 
   /// Reserves addresses of the importer's device for a window of the exporter. From now on, segments in the window are

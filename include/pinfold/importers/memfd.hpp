@@ -95,8 +95,8 @@ class PINFOLD_EXPORT memfd_buffer {
   std::unique_ptr<state> state_;
 };
 
-/// Memory that grows: one address range, over parts of which segments lie that are added and removed one by one, as the
-/// expandable segments of an allocator of GPU memory. Each segment is a buffer with a memfd and a handle of its own.
+/// Memory that grows: an address range in which segments are added and removed one by one, like the expandable segments
+/// of a GPU memory allocator. Each segment is a buffer with a memfd and a handle of its own.
 /// Addresses without a segment have no memory: an access there is a fault. Move-only; threads may call all other
 /// members at the same time. The destructor unmaps all. `docs/segments.md` has an example.
 class PINFOLD_EXPORT memfd_segments {
@@ -160,9 +160,8 @@ class PINFOLD_EXPORT memfd_exporter {
   /// (`limbo_bytes`). Only importers over `releasing_importer` count; others keep the pages, as after a free.
   ///
   /// Errors, which leave the buffer to the caller: `unsupported` (without `release`, or in a forked child),
-  /// `invalid_argument` (a buffer of another exporter, or empty), `out_of_resources`, `closed` (moved from). If there
-  /// is memory to retire the buffer, but none for the report, the error is `out_of_resources` and the buffer is empty:
-  /// the retirement goes on.
+  /// `invalid_argument` (a buffer of another exporter, or empty), `out_of_resources`, `closed` (moved from). If only
+  /// the report cannot be allocated, the error is `out_of_resources`, the buffer is empty, and the retirement goes on.
   [[nodiscard]] result<retire_report> retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept;
 
   /// Begins what `retire` does, and returns a ticket to wait with. Errors: as `retire`.
@@ -228,8 +227,8 @@ class PINFOLD_EXPORT memfd_importer {
   /// Unmaps the buffer.
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
 
-  /// Calls `to`, on a thread of the library, for each mapping that is open, or being opened, when the process of its
-  /// exporter ends: of the last 256 exporters whose process this one can see. Throws `std::bad_alloc`.
+  /// When the process of an exporter ends, calls `to`, on a thread of the library, for each mapping of its memory that
+  /// is open or being opened. Covers the last 256 exporters whose process this one can see. Throws `std::bad_alloc`.
   void tell_ends(std::function<void(peer_id peer, range where, const memfd_handle& handle)> to);
 
   /// Reserves addresses of this process for a window of the exporter. From now on, segments in the window are mapped

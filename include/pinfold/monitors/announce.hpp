@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// For programs that announce themselves that memory goes: an allocator, a server with memory pools of its own.
+/// Announcing frees without a monitor: for an allocator, or a server with memory pools of its own.
 #pragma once
 
 #include <pinfold/export.hpp>

@@ -24,7 +24,7 @@ struct hazard_report {
   enum class outcome : std::uint8_t {
     unknown_here,  ///< cannot be done on this host
     kept,          ///< harmless here: this process's allocator returns no memory to the system
-    gone,          ///< happens: a cache that no monitor tells has stale registrations
+    gone,          ///< happens: without a monitor, a cache has stale registrations
   };
   std::string event;                     ///< in words, such as `munmap`
   outcome what = outcome::unknown_here;  ///< what it does here

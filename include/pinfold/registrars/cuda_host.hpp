@@ -59,9 +59,9 @@ class PINFOLD_EXPORT cuda_host_registrar {
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
   /// Succeeds if the registration's context is gone: nothing is left to close.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
-  /// False for registrations of the application's own.
+  /// Returns false for registrations that the application made.
   [[nodiscard]] bool may_keep(const registration_type& registration) const noexcept { return registration.number != 0; }
-  /// From now on no `open`, of any registrar, shares the driver's registration.
+  /// Keeps every later `open`, of any registrar, from sharing the driver's registration.
   void invalidated(const registration_type& registration) noexcept;
 
  private:

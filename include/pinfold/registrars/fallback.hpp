@@ -107,7 +107,7 @@ inline constexpr std::size_t most_fallback_steps = 8;
 
 namespace detail {
 
-/// What a registration of a fallback registrar knows beside the step's own.
+/// The part of a fallback registrar's registration beside the step's own.
 struct fallback_details {
   range memory;
   void* staged = nullptr;
@@ -118,8 +118,8 @@ struct fallback_details {
 
 }  // namespace detail
 
-/// What the step that served made, which step that was, and why those before it refused. What it points to lives as
-/// long as the registration.
+/// The registration that a step made, with the number of that step and the reasons why those before it refused. All
+/// that it points to lives as long as the registration.
 template <class Registration>
 struct fallback_registration : Registration {
   const detail::fallback_details* about;  ///< read by the members below

@@ -39,9 +39,9 @@ struct release_listener_statistics {
 };
 
 /// Lets imported memory go when its exporter asks for it: invalidates it in the attached caches, so that no later
-/// acquire or find returns it, waits for its leases, and answers. Copies share one listener, and a move copies; it
-/// lives while a copy, an attachment or a `releasing_importer` does; its end waits at most 1 s for exporters that do
-/// not read. Every member may be called on any thread.
+/// acquire or find returns it, waits for its leases, and answers. Copies share one listener, and a move copies. The
+/// listener lives as long as a copy, an attachment or a `releasing_importer`; its destruction waits at most 1 s for
+/// exporters that do not read. Every member may be called on any thread.
 class PINFOLD_EXPORT release_listener {
  public:
   /// Keeps a cache attached. Move-only. Destroy it before the cache; its destructor waits until the listener is out of

@@ -36,7 +36,7 @@ class PINFOLD_EXPORT release_registry {
   /// retired, or forgotten), `out_of_resources`.
   result<void> lend(std::uint64_t serial, std::uint64_t peer, std::int32_t pid = 0) noexcept;
 
-  /// Begins a retirement: no importer is counted any more, and `next_request` returns a request for each that is.
+  /// Begins a retirement: counts no further importer; `next_request` returns a request for each counted one.
   /// Returns the number of the retirement. Errors: `stale_handle` (not added, retired, or forgotten).
   result<std::uint64_t> begin_retire(std::uint64_t serial, std::chrono::milliseconds timeout) noexcept;
 
@@ -57,10 +57,11 @@ class PINFOLD_EXPORT release_registry {
   /// Notes that the peer cannot answer, though its process may run on. Returns whether it holds memory.
   bool lost(std::uint64_t peer) noexcept;
 
-  /// Whether, since the last call, any retired memory was left by its last importer, or retired without one.
+  /// Returns whether, since the last call, the last importer of any retired memory let it go, or memory was retired
+  /// that had none.
   [[nodiscard]] bool any_released() noexcept;
 
-  /// Whether an importer holds the memory.
+  /// Returns whether an importer holds the memory.
   [[nodiscard]] bool is_held(std::uint64_t serial) const noexcept;
 
   /// Returns the importers that hold the memory, and how many let it go. `state` is `freed` if none holds it. Errors:
