@@ -23,8 +23,8 @@ typedef struct pinfold_large_options {
   uint32_t flags;     /**< 0 or PINFOLD_FILE */
   int file;           /**< with PINFOLD_FILE: the descriptor of the file that is mapped there */
   void *argument;     /**< passed to each open of the registrar */
-  /** May be null. Called with the bytes that are registered and the bytes in all, as they become more. Runs on any of the
-   *  threads that register, on one at a time. */
+  /** May be null. Called with the registered bytes and the bytes in all, whenever the former grow, on one of the
+   *  registering threads at a time. */
   void (*progress)(void *self, uint64_t done, uint64_t total);
   void *self; /**< passed to `progress` */
 } pinfold_large_options;
@@ -56,9 +56,9 @@ PINFOLD_API int pinfold_large_piece(const pinfold_large *lease, size_t number, p
 PINFOLD_API int pinfold_large_at(const pinfold_large *lease, const void *address, pinfold_range *where,
                                  pinfold_lease *piece);
 /**
- * Writes the parts of registrations that make up the memory, by address, but not more than `room`, and into `count` the
- * number of all parts. Errors: PINFOLD_E_INVALID_RANGE (the lease does not cover all of it), PINFOLD_E_CLOSED (the cache
- * was destroyed).
+ * Writes at most `room` of the parts of registrations that make up the memory, by address, and the number of all parts
+ * into `count`. Errors: PINFOLD_E_INVALID_RANGE (the lease does not cover all of it), PINFOLD_E_CLOSED (the cache was
+ * destroyed).
  */
 PINFOLD_API int pinfold_large_list(const pinfold_large *lease, const void *address, size_t bytes, pinfold_part *parts,
                                    size_t room, size_t *count);
@@ -100,7 +100,7 @@ typedef struct pinfold_background_options {
   size_t piece_bytes; /**< largest piece; 0: 1 GiB */
   uint32_t workers;   /**< threads that register; 0: 4 */
   uint32_t order;     /**< a PINFOLD_ORDER_ number */
-  void *argument;     /**< passed to each open of the registrar; stays valid as pinfold_background_end says */
+  void *argument;     /**< passed to each open of the registrar; valid until the end, see pinfold_background_end */
   /** May be null. Called with the registered bytes and the bytes in all, on one of the registering threads at a time.
    *  Never called after the ticket has ended, except if pinfold_background_end timed out. Waits for the ticket inside the
    *  callback return PINFOLD_E_INVALID_ARGUMENT. */
@@ -162,7 +162,7 @@ PINFOLD_API int pinfold_background_cancel(pinfold_background *ticket, uint32_t p
  *  concerns none); otherwise 0. Either place may be null. */
 PINFOLD_API int pinfold_background_failure(const pinfold_background *ticket, pinfold_error *failure,
                                            pinfold_range *where);
-/** Writes the pieces that are stale, but not more than `room`, and into `count` the number of all. */
+/** Writes at most `room` of the stale pieces, and the number of all into `count`. */
 PINFOLD_API int pinfold_background_stale(pinfold_background *ticket, pinfold_range *pieces, size_t room, size_t *count);
 /** Registers in the background the pieces that are stale, and those that a failure or a cancel left out. Gives back the
  *  leases on stale registrations first. Forgets the failure. */

@@ -34,7 +34,8 @@ extern "C" {
 /** Before a function: the library exports it. */
 #define PINFOLD_API __attribute__((visibility("default")))
 
-/** Before a function that returns a lease: the compiler warns where it is dropped, which nothing would release. */
+/** Before a function that returns a lease: the compiler warns if the lease is dropped, because nothing would release
+ *  it. */
 #define PINFOLD_USE_RESULT __attribute__((warn_unused_result))
 
 /** The version of this header: major, minor, patch, in 16, 8 and 8 bits. */
@@ -313,11 +314,12 @@ PINFOLD_API int pinfold_create_cuda_ipc(int device, const pinfold_options *optio
 
 /**
  * Destroys a cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are still out
- * then read as closed, and their release does nothing. Releases may go on meanwhile, other calls may not. The sink is
- * told of closes that fail, and of leases that are still out, which is no failure. The library remembers the last 256
- * destroyed caches: calls on one of them return PINFOLD_E_CLOSED. Errors, besides: PINFOLD_E_IN_USE_CONFLICT (a stream of chunks has not ended; nothing happened),
- * PINFOLD_E_TIMED_OUT (the cache is destroyed, but a thread is still in the driver: `finished` tells when it has left;
- * what a built-in registrar uses, such as a ring, must not be freed before).
+ * then read as closed, and their release does nothing. Other threads may release leases meanwhile, and must make no
+ * other call. The sink gets closes that fail, and leases that are still out, which is no failure. The library remembers
+ * the last 256 destroyed caches: calls on one of them return PINFOLD_E_CLOSED. Other errors: PINFOLD_E_IN_USE_CONFLICT
+ * (a stream of chunks has not ended; nothing happened), PINFOLD_E_TIMED_OUT (the cache is destroyed, but a thread is
+ * still in the driver: `finished` is called when it has left, and what a built-in registrar uses, such as a ring, must
+ * not be freed before).
  */
 PINFOLD_API int pinfold_destroy(pinfold_cache *cache);
 
@@ -373,12 +375,12 @@ PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_find_import(pinfold_cache *
 /** Returns the length of the handles of an import cache; 0 for other caches. */
 PINFOLD_API size_t pinfold_handle_bytes(const pinfold_cache *cache);
 
-/** Releases a lease. If that closes the registration, returns the driver's result. An empty lease: PINFOLD_OK. A lease
- *  that was released before: PINFOLD_E_INVALID_ARGUMENT where the library notices it, which it can only for hits, and
- *  only until the place of their pin is used again; otherwise the registration loses another lease's pin. */
+/** Releases a lease. If that closes the registration, returns the driver's result. An empty lease: PINFOLD_OK. Never
+ *  release a lease twice: the library detects that only for a hit, and only until the place of its pin is used again
+ *  (PINFOLD_E_INVALID_ARGUMENT); otherwise the registration loses another lease's pin. */
 PINFOLD_API int pinfold_release(pinfold_lease lease);
-/** Returns 1 once the cache has noticed that the memory was replaced or invalidated after the acquire: it looks in every
- *  request, and in pinfold_progress, so call that first. The registration is still open. */
+/** Returns 1 once the cache has noticed that the memory was replaced or invalidated after the acquire. The cache checks
+ *  in every request, and in pinfold_progress: call that first. The registration is still open. */
 PINFOLD_API int pinfold_is_stale(pinfold_lease lease);
 /** Returns 1 if the lease is empty, or its cache was destroyed and has closed the registration. */
 PINFOLD_API int pinfold_is_closed(pinfold_lease lease);
@@ -448,9 +450,9 @@ PINFOLD_API int pinfold_end_chunks(pinfold_chunks *chunks);
 
 /** Tells all caches of the process that memory is about to go. For any thread, allocators and signal handlers. */
 PINFOLD_API void pinfold_announce_gone(const void *address, size_t bytes);
-/** Makes all caches of this process of built-in registrars of that name close what no lease holds there, if their driver
- *  refuses memory that another has registered ("cuda_host"). For code that registers memory with that driver itself, and
- *  was refused. Returns 1 if anything was closed, else 0. */
+/** Closes the registrations without a lease that touch the memory, in all caches of this process over the built-in
+ *  registrar of that name, if its driver refuses memory that another cache has registered ("cuda_host"). For code that
+ *  calls that driver itself and was refused. Returns 1 if anything was closed, else 0. */
 PINFOLD_API int pinfold_close_idle_in_process(const char *registrar, const void *address, size_t bytes);
 /** Tells one cache that local memory is about to go. Only marks. */
 PINFOLD_API int pinfold_invalidate(pinfold_cache *cache, const void *address, size_t bytes);
@@ -568,13 +570,13 @@ typedef struct pinfold_entry {
   int32_t owner;         /**< kernel id of the thread that opened it */
   int32_t bypass;        /**< whether it is outside the budget */
 } pinfold_entry;
-/** Calls `each` for every entry of a copy, without a lock, until it returns something other than 0, which is returned.
- *  `each` is a callback of the cache. */
+/** Copies the list of entries, then calls `each` for every one, without a lock, until it returns something other than
+ *  0; returns that. `each` is a callback of the cache. */
 PINFOLD_API int pinfold_dump(const pinfold_cache *cache, int (*each)(void *self, const pinfold_entry *entry),
                              void *self);
-/** Writes what the caches of this process publish (PINFOLD_STATS=on) as OpenMetrics 1.0, as it was at most about 0.1 s
- *  ago. Returns the length of the whole text, like snprintf(3); it may be another one at the next call. Returns 0, and
- *  pinfold_last_error says why, when no cache of the process publishes its statistics. */
+/** Writes what the caches of this process publish (PINFOLD_STATS=on) as OpenMetrics 1.0; it is at most about 0.1 s old.
+ *  Returns the length of the whole text, like snprintf(3), which may differ at the next call. Returns 0 if no cache of
+ *  the process publishes its statistics; pinfold_last_error has the reason. */
 PINFOLD_API size_t pinfold_open_metrics(char *text, size_t room);
 
 /** Flags of pinfold_dump_on_signal(). */
@@ -582,15 +584,15 @@ enum pinfold_dump_flags {
   PINFOLD_DUMP_CHAIN = 1 /**< if the signal has a handler already, dump, then call it; without: refuse */
 };
 /**
- * From now on the signal makes this copy of the library write its caches and their entries as lines of text: to the
- * file `pinfold.PID.dump` in `directory`, behind what is in it; or to standard error if `directory` is null or empty.
- * A relative directory is below the working directory of this call.
- * dump.md of the documents (pinfold(7)) describes the lines. The handler takes no lock and allocates nothing, leaves
- * `errno` as it was, and works in a child of fork(2). A second call for the same signal changes the directory. A signal
- * whose default action is to end the process for an error (SIGSEGV, SIGABRT, ...) still ends it after the dump; others
- * do not. The environment variables PINFOLD_DUMP_SIGNAL and PINFOLD_DUMP_DIR do the same for a program that does not
- * call this. Errors: PINFOLD_E_INVALID_ARGUMENT (a signal that cannot be handled, a directory of more than 4000 bytes,
- * unknown flags), PINFOLD_E_IN_USE_CONFLICT (the signal has a handler), PINFOLD_E_DRIVER_ERROR with the `errno`.
+ * Installs a handler for the signal that writes the caches of this copy of the library and their entries as lines of
+ * text, which dump.md of the documents (pinfold(7)) describes: it appends them to the file `pinfold.PID.dump` in
+ * `directory`, or writes them to standard error if `directory` is null or empty. A relative directory is below the
+ * working directory of this call. The handler takes no lock and allocates nothing, leaves `errno` as it was, and works
+ * in a child of fork(2). A second call for the same signal changes the directory. A signal whose default action is to
+ * end the process for an error (SIGSEGV, SIGABRT, ...) still ends it after the dump; others do not. The environment
+ * variables PINFOLD_DUMP_SIGNAL and PINFOLD_DUMP_DIR do the same for a program that does not call this. Errors:
+ * PINFOLD_E_INVALID_ARGUMENT (a signal that cannot be handled, a directory of more than 4000 bytes, unknown flags),
+ * PINFOLD_E_IN_USE_CONFLICT (the signal has a handler), PINFOLD_E_DRIVER_ERROR with the `errno`.
  */
 PINFOLD_API int pinfold_dump_on_signal(int signal, const char *directory, uint32_t flags);
 

@@ -104,21 +104,21 @@ PINFOLD_API int pinfold_cuda_begin_retire(pinfold_cuda_exporter *exporter, uint6
                                           pinfold_free_call free_memory, void *self, pinfold_retirement **ticket);
 
 /**
- * Says that the program is about to free the `bytes` bytes of GPU memory at `pointer`, or the allocation around it: call
- * it before cuMemFree, cuMemFreeAsync or cuMemUnmap. Programs over the CUDA adapter need not: it does so. All exporters
- * of the process forget what they shared there, so that its handles are stale at once. Those with `release` ask the
- * importers to let it go, and wait until these have answered, at most `timeout_ms` and a day: from then on none of their
- * acquires returns it. Writes into `holders`, which may be null, how many importers still hold it: they have leases on
- * it, or did not answer. Does nothing in a forked child. Errors: PINFOLD_E_INVALID_RANGE, PINFOLD_E_OUT_OF_RESOURCES
- * (some importers were not asked).
+ * Announces that the program is about to free the `bytes` bytes of GPU memory at `pointer`, or the allocation around
+ * it. Call it before cuMemFree, cuMemFreeAsync or cuMemUnmap; the CUDA adapter calls it for programs that run over it.
+ * All exporters of the process forget what they shared there, so that its handles are stale at once. Exporters with
+ * `release` ask the importers to let the memory go, and wait for their answers, at most `timeout_ms` and at most a day:
+ * no acquire of an importer returns the memory once it has answered. Writes into `holders`, which may be null, how many
+ * importers still hold the memory: they have leases on it, or did not answer. Does nothing in a forked child. Errors:
+ * PINFOLD_E_INVALID_RANGE, PINFOLD_E_OUT_OF_RESOURCES (some importers were not asked).
  */
 PINFOLD_API int pinfold_cuda_announce_free(uint64_t pointer, size_t bytes, uint64_t timeout_ms, size_t *holders);
 
-/** Waits until the memory is freed, at most `timeout_ms` and a day, and writes the report; 0: without waiting. That
+/** Waits until the memory is freed, at most `timeout_ms` (a day at most; 0: not at all), and writes the report. That
  *  importers hold the memory is no error. Errors: PINFOLD_E_INVALID_ARGUMENT, PINFOLD_E_OUT_OF_RESOURCES. */
 PINFOLD_API int pinfold_retirement_wait(const pinfold_retirement *ticket, uint64_t timeout_ms,
                                         pinfold_retire_report *report);
-/** Writes the importers that hold the memory, but not more than `room`, and into `count` the number of all. */
+/** Writes at most `room` of the importers that hold the memory, and the number of all into `count`. */
 PINFOLD_API int pinfold_retirement_holders(const pinfold_retirement *ticket, pinfold_release_holder *holders,
                                            size_t room, size_t *count);
 /** Frees the ticket; the retirement goes on. Null: nothing. */

@@ -78,14 +78,14 @@ PINFOLD_API int pinfold_release_registry_died(pinfold_release_registry *registry
 /** Notes that the peer cannot answer, though its process may run on: it still counts, as `lost`. */
 PINFOLD_API int pinfold_release_registry_lost(pinfold_release_registry *registry, uint64_t peer);
 /**
- * Waits until no importer holds the memory, at most `timeout_ms` and a day, and writes the report; 0: without waiting.
+ * Waits until no importer holds the memory, at most `timeout_ms` (a day at most; 0: not at all), and writes the report.
  * `state` is PINFOLD_RETIRE_FREED if no importer holds it, so that the program may free it, and else
  * PINFOLD_RETIRE_ASKING, which is no error. Errors: PINFOLD_E_STALE_HANDLE (not added, or forgotten),
  * PINFOLD_E_INVALID_ARGUMENT, PINFOLD_E_OUT_OF_RESOURCES.
  */
 PINFOLD_API int pinfold_release_registry_wait(const pinfold_release_registry *registry, uint64_t serial,
                                               uint64_t timeout_ms, pinfold_retire_report *report);
-/** Writes the importers that hold the memory, but not more than `room`, and into `count` the number of all.
+/** Writes at most `room` of the importers that hold the memory, and the number of all into `count`.
  * `connection` is the number of the peer. Errors: as pinfold_release_registry_wait. */
 PINFOLD_API int pinfold_release_registry_holders(const pinfold_release_registry *registry, uint64_t serial,
                                                  pinfold_release_holder *holders, size_t room, size_t *count);

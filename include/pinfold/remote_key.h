@@ -39,8 +39,8 @@ PINFOLD_API int pinfold_remote_keys_words(const pinfold_remote_keys *keys, const
  *  valid key). */
 PINFOLD_API int pinfold_remote_key_issue(pinfold_remote_keys *keys, uint64_t address, uint64_t length, uint64_t key,
                                          pinfold_remote_key *token);
-/** Makes the token invalid: from the return on, no reader of the table takes it for current. Does not reach the device:
- *  then free the memory window, or release the lease. Errors: PINFOLD_E_STALE_HANDLE (withdrawn before). */
+/** Invalidates the token: once this returns, no reader of the table takes it for current. Has no effect on the device:
+ *  free the memory window, or release the lease, as well. Errors: PINFOLD_E_STALE_HANDLE (withdrawn before). */
 PINFOLD_API int pinfold_remote_key_withdraw(pinfold_remote_keys *keys, const pinfold_remote_key *token);
 /** Returns 1 if the token is current by these words: the owner's table, or a peer's copy of it, from slot 0 on. */
 PINFOLD_API int pinfold_remote_key_is_current(const pinfold_remote_key *token, const uint64_t *words, size_t count);

@@ -68,12 +68,12 @@ PINFOLD_API int pinfold_memfd_segments_window(const pinfold_memfd_segments *segm
  */
 PINFOLD_API int pinfold_memfd_segment_add(pinfold_memfd_segments *segments, size_t offset, size_t bytes, void *handle,
                                           size_t handle_bytes);
-/** Removes all segments in the range, of which it must not cut one, and leaves the others untouched. */
+/** Removes all segments in the range, which must not cut one, and leaves the others untouched. */
 PINFOLD_API int pinfold_memfd_segment_remove(pinfold_memfd_segments *segments, size_t offset, size_t bytes);
 /**
- * Copies the handles of the segments under the range, by address: as many as `room` says, each of `handle_bytes` bytes,
- * one behind the other. `*count` is how many there are, also if there is less room. Errors: PINFOLD_E_INVALID_RANGE (a
- * part has no segment), PINFOLD_E_OUT_OF_RESOURCES.
+ * Copies the handles of the segments under the range, by address: at most `room`, each of `handle_bytes` bytes, one
+ * behind the other. `*count` is the number of all, even if there is less room. Errors: PINFOLD_E_INVALID_RANGE (a part
+ * has no segment), PINFOLD_E_OUT_OF_RESOURCES.
  */
 PINFOLD_API int pinfold_memfd_segments_handles(const pinfold_memfd_segments *segments, size_t offset, size_t bytes,
                                                void *handles, size_t handle_bytes, size_t room, size_t *count);
