@@ -6,11 +6,10 @@
   s,^```mermaid$,*A drawing\, which the page shows in the sources.*,
   /^\*A drawing/! s,.*,,
 }
-# Names of documents are links. Doxygen does not name headings as the links do.
+# Names of documents in the changelog are links. Doxygen does not name headings as the links do.
 s,`README\.md`,[README.md](@ref index),g
-s,`([A-Z]+\.md)`,[\1](\1),g
-s,`((docs/)?([a-z]+)\.md)`,[\1](@ref md_docs_\3),g
-s,\]\(([a-z]+)\.md#[a-z-]+\),](@ref md_docs_\1),g
+s,`([A-Z]+\.md|docs/[a-z/-]+\.md)`,[\1](\1),g
+s,\]\(([./a-z-]+\.md)#[a-z-]+\),](\1),g
 s,\[([^]]*)\]\(#[a-z-]+\),\1,g
 # Names of functions too. It knows structures without brackets.
 s,(pinfold_(options|statistics|memfd_exporter))\(3\),\1,g
