@@ -33,7 +33,7 @@ class [[nodiscard]] batch_lease {
   /// Holds nothing.
   batch_lease() = default;
 
-  /// Returns the number of ranges that the caller asked for.
+  /// Returns the number of requested ranges.
   [[nodiscard]] std::size_t size() const noexcept { return member_.size(); }
 
   /// Returns the number of registrations that serve those ranges.

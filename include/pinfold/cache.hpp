@@ -31,7 +31,7 @@ struct acquire_options {
 
   /// The descriptor of the file that is mapped at the memory. A registration of file memory is kept only if the file's
   /// seals stop other processes from truncating it: F_SEAL_SHRINK with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE (R30).
-  /// Negative: unknown. The cache looks at the descriptor only when it has to register. If the descriptor is not open,
+  /// Negative: unknown. The cache checks the descriptor only when it has to register. If the descriptor is not open,
   /// is not a file, or is a memfd other than the mapped one, the request fails with `invalid_argument` and changes
   /// nothing.
   int file = -1;
@@ -46,26 +46,25 @@ namespace detail {
 
 }  // namespace detail
 
-/// The access that a request for a container asks for by default: to read, and also to write if its elements are not
-/// const.
+/// The access that a request for a container has by default: to read, and also to write if its elements are not const.
 template <std::ranges::contiguous_range B>
 inline constexpr access_flags default_access =
     std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<B>>> ? access_flags::local_read
                                                                                 : local_access;
 
 /// A cache that registers memory once and reuses the registration, for ranges that nest, overlap, and need different
-/// rights.
+/// access.
 ///
-/// A request inside a registration that has the rights is a hit (R20). The cache registers any other range as
-/// requested, beside the registrations that it overlaps. For local rights it rounds the range out to pages. For remote
-/// rights the range is exact, so that no peer sees a neighbour's bytes (R22–R24).
+/// A request inside a registration that grants the access is a hit (R20). The cache registers any other range as
+/// requested, beside the registrations that it overlaps. For local access it rounds the range out to pages. For remote
+/// access the range is exact, so that no peer sees a neighbour's bytes (R22–R24).
 ///
 /// **Staleness.** Once memory is unmapped, or its pages are replaced, no acquire may return its registration. The
-/// monitor named by `cache_options::monitor` tells the cache. Without a monitor the cache keeps nothing: every acquire
-/// registers.
+/// monitor named by `cache_options::monitor` reports that to the cache. Without a monitor the cache keeps nothing:
+/// every acquire registers.
 ///
 /// A registrar that identifies memory by itself (GPU memory) needs no monitor: the cache asks it on every hit, and
-/// registers anew memory that was freed and allocated again. Such a cache has no batches and no chunks, because both
+/// registers memory again that was freed and reallocated. Such a cache has no batches and no chunks, because both
 /// join ranges.
 ///
 /// Every member may be called on any thread at any time, except that the destructor and a move must not run at the same
@@ -442,7 +441,7 @@ class cache : public cache_base<R> {
   // Requests of a batch that one worker takes at a time.
   static constexpr std::size_t together = group_registrar<R> ? detail::most_in_group : 1;
 
-  // Ranges with remote rights are registered exactly, others in whole pages.
+  // Ranges with remote access are registered exactly, others in whole pages.
   [[nodiscard]] detail::piece_limits limits_for(access_flags need) noexcept {
     const registrar_limits limits = this->backend().limits();
     return {limits.max_bytes, any_remote(need) ? 1 : limits.granularity};

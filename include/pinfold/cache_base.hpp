@@ -70,7 +70,7 @@ class cache_base {
   /// Returns every entry, for people to read. Allocates.
   [[nodiscard]] std::vector<entry_info> dump() const { return detail::dump(engine_.get()); }
 
-  /// Returns the back end. Its documentation says which members may be called while the cache runs. Throws
+  /// Returns the back end. Its documentation lists the members that may be called while the cache runs. Throws
   /// `std::logic_error` if the cache was moved from.
   [[nodiscard]] Backend& backend() {
     if (backend_ == nullptr) detail::throw_moved_from();

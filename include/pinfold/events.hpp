@@ -22,7 +22,7 @@ enum class event_kind : std::uint8_t {
   invalidated_while_leased,  ///< memory went away under a lease (R49); `owner` is the thread that opened the entry
   close_failed,              ///< the driver refused a close; the entry is in quarantine and will be retried
   leases_outlive_cache,      ///< the drain time-out passed at destruction with `leases` still out
-  statistics,                ///< the line asked for with `cache_options::statistics_at_exit`, in `text`
+  statistics,                ///< the line requested with `cache_options::statistics_at_exit`, in `text`
   audit_failed,              ///< the pages behind an entry are not the registered ones; `text` has the entry's history
   closes_outlive_cache,      ///< the drain time-out passed at destruction with another thread's close in the driver
   requested,                 ///< an acquire succeeded, or failed with `cause`; only with
@@ -49,7 +49,7 @@ struct event {
   const error* cause = nullptr;  ///< the driver's failure, when there is one
   const char* text = "";         ///< a ready-made line, where the kind says so
 
-  // Of `requested`, where `where` is the range that was asked for:
+  // Of `requested`, where `where` is the requested range:
   range registered{};                      ///< the registration that serves it
   bool hit = false;                        ///< this request did not call the registrar
   std::chrono::nanoseconds opened_for{0};  ///< time in the registrar's open, refused calls included; 0 for a hit

@@ -30,11 +30,11 @@ enum class close_policy : std::uint8_t {
 };
 
 /// What a `cache` registers for a request that overlaps registrations (R62). Registrations that a new one covers in
-/// range and rights are closed when no lease holds them.
+/// range and access are closed when no lease holds them.
 enum class merge_policy : std::uint8_t {
-  none,      ///< what was asked for
-  rights,    ///< where the request lies in registrations that lack rights: their ranges too, with the rights of all
-  overlaps,  ///< also the ranges of all registrations that overlap, with the rights of all
+  none,      ///< the requested range
+  rights,    ///< if the request lies in registrations that lack access: their ranges too, with the access of all
+  overlaps,  ///< also the ranges of all registrations that overlap, with the access of all
 };
 
 /// The monitors that tell a `cache` that memory of this process is gone (R32, R33). Import caches need none: they

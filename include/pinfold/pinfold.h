@@ -129,8 +129,8 @@ enum pinfold_when_full {
 
 /** What is registered for a request that overlaps registrations of local memory. */
 enum pinfold_merge {
-  PINFOLD_MERGE_NONE = 0,    /**< what was asked for */
-  PINFOLD_MERGE_RIGHTS = 1,  /**< with the registrations around it that lack rights: their ranges, the rights of all */
+  PINFOLD_MERGE_NONE = 0,    /**< the requested range */
+  PINFOLD_MERGE_RIGHTS = 1,  /**< with the registrations around it that lack access: their ranges, the access of all */
   PINFOLD_MERGE_OVERLAPS = 2 /**< also with all registrations that overlap */
 };
 

@@ -27,11 +27,11 @@ struct registrar_limits {
   /// because memory beyond the requested pages may be going away at this moment.
   std::size_t granularity = 1;
   std::size_t max_bytes = unlimited;      ///< largest single registration
-  access_flags supported = local_access;  ///< rights that it can grant
+  access_flags supported = local_access;  ///< access that it can grant
 };
 
 /// Returns the error that every `open` returns without a driver call: `invalid_range` (empty, or end before begin),
-/// `invalid_argument` (no rights), `unsupported` (rights that the registrar cannot grant), `too_large`.
+/// `invalid_argument` (no access), `unsupported` (access that the registrar cannot grant), `too_large`.
 [[nodiscard]] constexpr result<void> check_request(const registrar_limits& limits, const range& memory,
                                                    access_flags access) noexcept {
   if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");

@@ -51,7 +51,7 @@ PINFOLD_API int pinfold_release_registry_lend(pinfold_release_registry *registry
                                               int32_t pid);
 /**
  * Begins to retire the memory: it is lent to no further peer, and pinfold_release_registry_next_request returns a
- * request for each importer. `timeout_ms` is told to the importers. Errors: PINFOLD_E_STALE_HANDLE (not added, retired,
+ * request for each importer. The importers get `timeout_ms`. Errors: PINFOLD_E_STALE_HANDLE (not added, retired,
  * or forgotten), PINFOLD_E_OUT_OF_RESOURCES.
  */
 PINFOLD_API int pinfold_release_registry_begin_retire(pinfold_release_registry *registry, uint64_t serial,
@@ -120,7 +120,7 @@ PINFOLD_API int pinfold_release_listener_create(pinfold_release_send send, void 
 PINFOLD_API int pinfold_release_listener_destroy(pinfold_release_listener *listener);
 /**
  * Makes a cache as pinfold_create_memfd does, over the listener: from a request for memory on, no import and no find
- * returns a lease on it. The exporter needs no `release`. Imports of memory that was asked for fail with
+ * returns a lease on it. The exporter needs no `release`. Imports of memory that an exporter requested back fail with
  * PINFOLD_E_STALE_HANDLE, for ever. Errors: also PINFOLD_E_INVALID_ARGUMENT (no listener).
  */
 PINFOLD_API int pinfold_create_memfd_carried(pinfold_release_listener *listener, uint32_t flags,

@@ -48,7 +48,7 @@ template <class Registration>
 ///
 /// **Withdrawal.** When `withdraw` has returned, no reader of the table takes the token for current, and the device
 /// refuses the key if there is a `remote_access::withdraw`. Local use of the lease goes on. Without that function the
-/// device accepts the key until the registration is closed: then only peers that look at the table are kept out.
+/// device accepts the key until the registration is closed: then only peers that read the table are kept out.
 template <registrar R>
 class [[nodiscard]] remote_key_lease {
  public:

@@ -46,7 +46,7 @@ class [[nodiscard]] set_lease {
   ///
   /// Errors: `invalid_argument` (no such choice), those of `cache::acquire`, and `stale_handle` if the memory was
   /// replaced after the first leases were acquired: the choices would not be on the same memory. A choice that failed
-  /// returns its failure again. A cache notices that memory was replaced if it has a monitor, or is told.
+  /// returns its failure again. A cache notices that memory was replaced if it has a monitor, or through `invalidate`.
   [[nodiscard]] result<const lease<R>*> at(std::size_t number) noexcept {
     if (number >= choices_.size()) return fail(errc::invalid_argument, "the lease has no choice with this number");
     if (const auto& why = choices_[number].why) return tl::unexpected(*why);

@@ -19,7 +19,7 @@ class shared_dma_buf;
 enum class set_policy : std::uint8_t {
   /// All at once. Those that have to register do so in parallel, each on a thread of its own.
   all,
-  /// At once those that are near the memory; each other one when `set_lease::at` asks for it first.
+  /// At once those that are near the memory; each other one at its first `set_lease::at`.
   near_first,
   /// One after the other on the caller's thread, in the order in which they were chosen. For back ends that accept one
   /// thread only.

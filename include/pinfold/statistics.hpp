@@ -33,7 +33,7 @@ struct statistics {
   // count as cold.
   std::uint64_t misses_cold = 0;         ///< the memory was not registered, as far as the cache remembers
   std::uint64_t misses_invalidated = 0;  ///< the memory was registered and turned stale
-  std::uint64_t misses_access = 0;       ///< the memory is registered, with fewer rights
+  std::uint64_t misses_access = 0;       ///< the memory is registered, with less access
   std::uint64_t misses_extent = 0;       ///< the request overlaps a registration that does not cover it
   std::uint64_t misses_evicted = 0;      ///< the registration was closed to make room or after `idle_timeout`
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Records the requests of caches in a file, for `pinfold replay` or to see what a program asks for.
+/// Records the requests of caches in a file, for `pinfold replay`, or to see what a program requests.
 ///
 /// A trace is text. Its first line is `# pinfold trace 1`; a reader ignores other lines that begin with `#`, and blank
 /// lines. One blank separates two fields; addresses are hexadecimal with 0x, all other numbers decimal:

@@ -43,7 +43,7 @@ struct hit_view {
     return generation->load(std::memory_order_acquire) + kernels->load(std::memory_order_acquire) == known;
   }
 
-  /// Returns whether the record, which must be pinned, is live, belongs to this cache, and grants the rights on the
+  /// Returns whether the record, which must be pinned, is live, belongs to this cache, and grants the access to the
   /// whole range. Reads the word first: it says whether the other fields are valid.
   [[nodiscard, gnu::always_inline]] bool serves(const record& one, std::uintptr_t begin, std::uintptr_t end,
                                                 access_flags need) const noexcept {

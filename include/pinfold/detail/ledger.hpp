@@ -134,7 +134,7 @@ class PINFOLD_EXPORT ledger {
   static constexpr std::size_t cell_count = 256;
   static constexpr std::size_t slot_count = 1024;
   // A hint's word: the record's address, above a tag, bits of the key that the hint's place does not tell, so that a
-  // thread reads no record in vain.
+  // thread reads no useless record.
   static constexpr unsigned tag_bits = 16;
   static constexpr std::size_t hint_count = 131072;  // a thread touches only those that it uses
 

@@ -17,7 +17,7 @@ namespace pinfold::detail {
 /// racing reader may see a record that was reused for another entry, never freed memory. Behind the record follow, for
 /// imported memory, an `imported_part`; then the registrar's object; then the token.
 struct record {
-  // Bits of the word. The bits above hold the rights that a hit may ask for, and the cache's number.
+  // Bits of the word. The bits above hold the access that a hit may request, and the cache's number.
   static constexpr std::uint32_t hittable = 1;  ///< `live`, and hits may pin it without the shard's mutex
   static constexpr std::uint32_t stale = 2;     ///< the memory was replaced or invalidated after it was registered
   static constexpr std::uint32_t revoked = 4;   ///< the cache was destroyed under the lease: the registration is closed

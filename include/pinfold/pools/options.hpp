@@ -54,7 +54,7 @@ struct pool_options {
   std::size_t slab_bytes = std::size_t{2} << 20U;
 
   page_kind pages = page_kind::best;  ///< if the system does not provide a kind other than `best`, the allocation fails
-  access_flags access = local_access;  ///< rights that slabs are registered with
+  access_flags access = local_access;  ///< access that slabs are registered with
 
   /// Clear memory when it is allocated. Without it, **nothing is cleared**: an allocation can contain data of an
   /// earlier owner of its bytes, or of a device. With `sealed`, the earlier owner can be another pool of this process.

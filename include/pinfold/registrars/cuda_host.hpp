@@ -19,7 +19,7 @@ namespace pinfold {
 struct cuda_host_registrar_options {
   int device = 0;          ///< the device whose primary context registers; all devices can use the memory
   bool read_only = false;  ///< register for reading by the device only, as read-only mappings require; the device
-                           ///< faults if it writes, whatever the requested rights
+                           ///< faults if it writes, whatever the requested access
 };
 
 /// A registrar of host memory with the CUDA driver. A lease's `registration()` has the device's address of the memory;
@@ -32,7 +32,7 @@ struct cuda_host_registrar_options {
 /// in the way.
 ///
 /// Memory of `cudaHostAlloc`, and memory that the application itself has registered, is used as it is, and never
-/// unregistered: each lease asks the driver for the device's address anew, as the application may free it at any time.
+/// unregistered: each lease asks the driver for the device's address, as the application may free it at any time.
 /// Part of it is not enough: a range that is not all inside is refused as above.
 ///
 /// Thread-safe. `open` errors: those of `check_request`; `already_mapped`, `out_of_resources`, `invalid_range` (memory

@@ -145,8 +145,8 @@ struct fallback_registration : Registration {
 
 /// A registrar that tries a list of steps in order, until one does not refuse. Thread-safe as its steps are.
 ///
-/// `open` errors: those of `check_request`, and if every step refused, the error of the last one; the listener is told
-/// of each. `out_of_resources` and `already_mapped` of a step end the list, because the cache can help
+/// `open` errors: those of `check_request`, and if every step refused, the error of the last one; the listener is
+/// called for each. `out_of_resources` and `already_mapped` of a step end the list, because the cache can help
 /// (`fallback_step::next_when_full`). `close` errors: those of the step that served.
 ///
 /// No monitor sees device memory go: tell the cache (`invalidate`), or do not keep the registration (`bypass`).

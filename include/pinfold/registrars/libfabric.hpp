@@ -32,7 +32,7 @@ struct libfabric_rules {
   bool endpoint = false;           ///< FI_MR_ENDPOINT: a region belongs to one endpoint: `libfabric_registrar_options`
   bool allocated = false;      ///< FI_MR_ALLOCATED: pages must exist at registration, so the provider pins them. Stale
                                ///< registrations do harm
-  bool collective = false;     ///< FI_MR_COLLECTIVE: local rights cover collectives too
+  bool collective = false;     ///< FI_MR_COLLECTIVE: local access covers collectives too
   bool device_memory = false;  ///< FI_HMEM: the domain accepts GPU memory
   std::size_t key_bytes = 8;   ///< width of a peer's key
   std::size_t regions = 0;     ///< `mr_cnt`: the optimal number of regions; 0 if the domain does not say
@@ -71,7 +71,7 @@ struct libfabric_registrar_options {
 
   std::size_t max_bytes = unlimited;  ///< largest region, if the provider has a limit: libfabric has no way to query it
 
-  /// Accept a provider for which `libfabric_caches_too` returns true. Such a provider registers with all rights,
+  /// Accept a provider for which `libfabric_caches_too` returns true. Such a provider registers with all access,
   /// whatever the request, and gives one key to all requests that share its registration. So peers may write memory
   /// that was opened for reads, reach bytes beside it, and use a key after `close`.
   bool accept_second_cache = false;
@@ -84,12 +84,12 @@ struct libfabric_registrar_options {
 /// the operations that use its `desc` or key, posted here or by a peer. All registrations must be closed before the
 /// registrar is destroyed; a cache does that.
 ///
-/// **Rights.** `local_read`: FI_SEND and FI_WRITE; `local_write`: FI_RECV and FI_READ (the fabric writes what an RMA
-/// read brings). `remote_atomic` opens the region to peers' reads and writes too, because fi_mr(3) has no finer right.
-/// Rights of peers cover exactly the requested bytes (R24), if the provider counts in bytes.
+/// **Access.** `local_read`: FI_SEND and FI_WRITE; `local_write`: FI_RECV and FI_READ (the fabric writes what an RMA
+/// read brings). `remote_atomic` opens the region to peers' reads and writes too, because fi_mr(3) has no finer flag.
+/// Access of peers covers exactly the requested bytes (R24), if the provider counts in bytes.
 ///
 /// **Keys.** The registrar never chooses the key of an open region, and reuses a key only after all others, so that the
-/// provider refuses a peer with an old key. Keys are no secret: fi_mr(3) promises "limited protection". Rights, and the
+/// provider refuses a peer with an old key. Keys are no secret: fi_mr(3) promises "limited protection". Access, and the
 /// withdrawal of keys, hold only if libfabric keeps no registrations of its own: `accept_second_cache`.
 ///
 /// `open` errors: those of `check_request`; `out_of_resources` (ENOMEM, ENOSPC, EAGAIN, or all keys in use),
@@ -108,7 +108,7 @@ class PINFOLD_EXPORT libfabric_registrar {
   struct registration_type {
     ::fid_mr* mr;          ///< belongs to the registrar
     void* desc;            ///< for local operations
-    std::uint64_t key;     ///< for peers; means nothing without a remote right
+    std::uint64_t key;     ///< for peers; means nothing without remote access
     std::uint64_t origin;  ///< where a peer's addresses begin
 
     /// Returns what a peer uses with the key to reach `mine`: an address or an offset, as the domain demands. The

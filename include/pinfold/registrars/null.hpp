@@ -9,7 +9,7 @@
 
 namespace pinfold {
 
-/// A registrar for benchmarks. Grants every right on any range; the registration's key is the range's address.
+/// A registrar for benchmarks. Grants all access to any range; the registration's key is the range's address.
 class null_registrar {
  public:
   static constexpr const char* name = "null";         ///< shown in events and dumps

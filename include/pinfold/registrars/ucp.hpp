@@ -24,7 +24,7 @@ namespace pinfold {
 /// registrations of its own below the cache. A lease must outlive the operations that use its registration, of this
 /// process or of a peer.
 ///
-/// **Rights.** UCX has none for peers' atomics: `remote_atomic` lets peers read and write. Rights of peers cover
+/// **Access.** UCX has no flag for peers' atomics: `remote_atomic` lets peers read and write. Access of peers covers
 /// exactly the requested bytes (R24).
 ///
 /// `open` errors: those of `check_request`; `out_of_resources` (UCS_ERR_NO_MEMORY, UCS_ERR_NO_RESOURCE),

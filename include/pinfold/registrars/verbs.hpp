@@ -41,7 +41,7 @@ struct verbs_capabilities {
 enum class verbs_paging : std::uint8_t {
   pinned,     ///< every registration pins its pages
   on_demand,  ///< each registration is a region without pinned pages, which follows the page tables and is never stale
-  implicit,   ///< one region, local rights only, for the whole address space: `open` and `close` cost nothing
+  implicit,   ///< one region, local access only, for the whole address space: `open` and `close` cost nothing
 };
 
 /// The position of memory in a dma-buf. The registrar closes the descriptor.
@@ -89,9 +89,9 @@ enum class verbs_prefetch : std::uint8_t {
 /// The protection domain must outlive the registrar. A lease must outlive the work requests that use its keys, posted
 /// here or by a peer. All registrations must be closed before the registrar is destroyed; a cache does that.
 ///
-/// **Rights.** `remote_write` and `remote_atomic` imply local write, as the device demands (ibv_reg_mr(3)). Rights of
-/// peers cover exactly the requested bytes (R24). `remote_atomic` is unsupported if the device has no atomics. With
-/// `verbs_paging::implicit` every remote right is unsupported, because it would open all memory to peers.
+/// **Access.** `remote_write` and `remote_atomic` imply local write, as the device demands (ibv_reg_mr(3)). Access of
+/// peers covers exactly the requested bytes (R24). `remote_atomic` is unsupported if the device has no atomics. With
+/// `verbs_paging::implicit` all remote access is unsupported, because it would open all memory to peers.
 ///
 /// `open` errors: those of `check_request`; `out_of_resources` (ENOMEM: RLIMIT_MEMLOCK, the device's table, or memory;
 /// the message says which), `invalid_range` (EFAULT: not mapped, or not writable), `unsupported` (EOPNOTSUPP),
@@ -107,7 +107,7 @@ class PINFOLD_EXPORT verbs_registrar {
   struct registration_type {
     ::ibv_mr* mr;        ///< belongs to the registrar; with `verbs_paging::implicit` all registrations share one
     std::uint32_t lkey;  ///< in `ibv_sge`
-    std::uint32_t rkey;  ///< for peers; means nothing without a remote right
+    std::uint32_t rkey;  ///< for peers; means nothing without remote access
   };
 
   /// Makes a registrar. Errors: `invalid_argument` (no protection domain, or both `dma_buf_of` and `dma_buf_from`),
@@ -154,13 +154,13 @@ class PINFOLD_EXPORT verbs_window {
   /// Posts a request on the queue pair, and returns when it has completed.
   using post_function = std::function<result<void>(::ibv_qp*, ::ibv_send_wr&)>;
 
-  /// Binds a window to memory inside the registration. `access`: the rights of peers; `remote_write` and
+  /// Binds a window to memory inside the registration. `access`: that of peers; `remote_write` and
   /// `remote_atomic` need a registration with `local_write`. By default the request is posted without a completion: the
   /// device binds before it executes what is posted on the pair later, such as the message that takes the key to the
   /// peer, and a bind that fails puts the pair into its error state. The pair has to be connected, in the domain of the
   /// registration, and without `sq_sig_all`.
   ///
-  /// Errors: `invalid_argument` (no pair, no registration, no right of peers), `invalid_range` (not inside the
+  /// Errors: `invalid_argument` (no pair, no registration, no access of peers), `invalid_range` (not inside the
   /// registration), `unsupported` (the device has no windows), `out_of_resources`, `driver_error`, and what `post`
   /// returns.
   [[nodiscard]] static result<verbs_window> bind(::ibv_qp* pair, const verbs_registrar::registration_type& registration,

@@ -30,7 +30,7 @@ enum class release_kind : std::uint8_t {
   answer = 5,    ///< importer: `release_message::state` says whether it has let the memory go
 };
 
-/// What an importer says about memory.
+/// An importer's answer about memory.
 enum class release_state : std::uint8_t {
   silent = 0,   ///< nothing yet; in messages other than answers
   gone = 1,     ///< the importer has no mapping of it, and its caches never again return a lease on it
