@@ -9,7 +9,7 @@
 namespace pinfold {
 
 /// The caller's id for one exporting process, for example a rank. One id stands for one address space: the same address
-/// under two ids means two different memories. pinfold does not interpret the values.
+/// under two ids means two different pieces of memory. pinfold does not interpret the values.
 struct peer_id {
   std::uint64_t value = 0;  ///< any number
 

@@ -14,7 +14,7 @@
 
 namespace pinfold {
 
-/// Names one exported memory for ever: the numbers are in its handle.
+/// Names one exported buffer for ever: the numbers are in its handle.
 struct release_id {
   std::uint64_t exporter = 0;  ///< random number of the exporter object
   std::uint64_t serial = 0;    ///< counts the exporter's memory, never reused
