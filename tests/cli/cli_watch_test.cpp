@@ -104,6 +104,25 @@ TEST_F(cli_watch, failures_have_their_reasons) {
   EXPECT_TRUE(watch(child, "--limit 1").at(0).at("reason").get<std::string>().starts_with("driver_error: "));
 }
 
+// The page keeps the reasons of eight.
+TEST_F(cli_watch, failures_that_are_read_late_have_their_reasons) {
+  child_process child([](line& talk) {
+    const auto device = std::make_shared<fake_device>();
+    local_fixture f({.name = "refuses", .publish_statistics = true}, device);
+    device->fail_opens([](const range&, access_flags) {
+      return error{errc::driver_error, native_kind::posix, ENXIO, "the device is gone"};
+    });
+    for (std::uintptr_t i = 0; i < 20; ++i) static_cast<void>(f.acquire(0x900000 + i * 0x1000, 0x901000 + i * 0x1000));
+    talk.send(true);
+    static_cast<void>(talk.receive<bool>());
+    return 0;
+  });
+  ASSERT_TRUE(child.talk().receive<bool>());
+  const auto text = watch_text(child, "--limit 20 --oldest --kind open_failed");
+  EXPECT_EQ(text.find("code "), std::string::npos) << text;
+  child.talk().send(true);
+}
+
 TEST_F(cli_watch, acquires_that_fail_are_shown_with_their_reason) {
   child_process child([](line& talk) {
     local_fixture f({.name = "small", .max_bytes = 0x1000, .publish_statistics = true});

@@ -160,18 +160,23 @@ class watcher {
     return found != caches_.end() ? found->second.name : fmt::format("cache {}", number);
   }
 
-  // The page has the last failures of each cache, with the reasons.
+  // The page has the reasons of the last eight failures of each cache. The reason of an earlier one, whose event was
+  // read late, is that of another failure of the same call with the same native code.
   [[nodiscard]] std::string reason_of(const event_record& one) const {
     const auto cache = caches_.find(one.cache);
     const auto call = failed_call(one);
     if (!call || cache == caches_.end()) return "";
+    const auto is_like_it = [&](const pinfold::observation::error_record& failed) {
+      return failed.call == static_cast<std::uint32_t>(*call) && failed.native == one.native;
+    };
     const auto is_it = [&](const pinfold::observation::error_record& failed) {
       constexpr std::uint64_t second = 1'000'000'000;  // it was written before the event
-      return failed.call == static_cast<std::uint32_t>(*call) && failed.native == one.native &&
-             failed.begin == one.begin && failed.end == one.end && one.time - failed.time < second;
+      return is_like_it(failed) && failed.begin == one.begin && failed.end == one.end &&
+             one.time - failed.time < second;
     };
     const auto& errors = cache->second.errors;
-    const auto found = std::find_if(errors.rbegin(), errors.rend(), is_it);
+    auto found = std::find_if(errors.rbegin(), errors.rend(), is_it);
+    if (found == errors.rend() && one.native != 0) found = std::find_if(errors.rbegin(), errors.rend(), is_like_it);
     return found == errors.rend() ? "" : pinfold::describe(error_of(*found));
   }
 
