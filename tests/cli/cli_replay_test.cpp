@@ -44,7 +44,7 @@ TEST_F(cli_replay, every_policy_is_compared_with_lru) {
       EXPECT_EQ(row.at("x_lru"), 1.0);
     }
   }
-  for (const char* name : {"lru", "second-chance", "sieve", "gds", "gdsf", "classes-2", "offline"})
+  for (const char* name : {"lru", "second-chance", "sieve", "classes-2", "offline"})
     EXPECT_EQ(seen[name], 2) << name;
 }
 

@@ -19,11 +19,11 @@ namespace tool {
 /// GreedyDual-Size that writes one bit at a hit, and reads it when it comes to an object. Costs per unit of room are
 /// rounded to powers of two, with a queue for each. An object that enters a queue later has the higher value there, so
 /// the least of all values is at a queue's front. An object that is found used moves up a queue, at most `most_steps`
-/// above its own: each step doubles its worth. Hits write what second chance writes, and as many victims are chosen at
-/// a time.
+/// above its own: each step doubles its worth, so that frequencies count up to 2 by default. Hits write what second
+/// chance writes, and as many victims are chosen at a time.
 class density_classes : public policy {
  public:
-  density_classes(const workload& of, unsigned most_steps)
+  explicit density_classes(const workload& of, unsigned most_steps = 1)
       : objects_(of.objects),
         most_steps_(most_steps),
         marked_(objects_.size()),
