@@ -99,10 +99,10 @@ soak:            ## what CI runs in part or not at all, at full length; goes on 
 	scripts/setup check
 	scripts/soak
 
-hosts-test:      ## puts and gets between two hosts in namespaces, started by mpirun and by hand; 20 seconds
+hosts-test:      ## unmodified programs under `pinfold run` between two hosts in namespaces; 40 seconds
 	scripts/setup hosts
 	cmake --preset release -DPINFOLD_WITH_LIBFABRIC=ON -DPINFOLD_WITH_MPI=ON
-	cmake --build --preset release --target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_openmpi openmpi_remap pinfold_ucx windows_openmpi
+	cmake --build --preset release --target pinfold_tool pinfold_openmpi openmpi_remap pinfold_ucx windows_openmpi pinfold_fi
 	scripts/hosts-test build/release
 
 rdma-test:       ## the tests that need an RDMA device, in an emulated machine that has one; 3 minutes
