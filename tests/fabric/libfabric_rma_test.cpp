@@ -4,6 +4,7 @@
 #include "support/host/sanitized.hpp"
 
 #include <pinfold/cache.hpp>
+#include <pinfold/pools/registered_pool.hpp>
 #include <pinfold/registrars/libfabric.hpp>
 
 #include <gtest/gtest.h>
@@ -106,6 +107,26 @@ TEST_P(libfabric_rma, a_hit_inside_a_larger_registration_reaches_its_own_bytes) 
   EXPECT_TRUE(std::equal(sent.begin(), sent.end(), there.begin() + 5000));
   EXPECT_EQ(std::count(there.begin(), there.begin() + 5000, 'o'), 5000);
   EXPECT_EQ(std::count(there.begin() + 8000, there.end(), 'o'), 65536 - 8000);
+}
+
+TEST_P(libfabric_rma, memory_of_a_pool_is_transferred_without_another_registration) {
+  constexpr std::size_t bytes = 65536;
+  std::vector<char> there(bytes, 'o');
+  auto theirs = far->acquire(there.data(), bytes, for_peers);
+  registered_pool pool(*near);
+  const auto own = pool.allocate_registered(bytes);
+  ASSERT_TRUE(theirs && own);
+  const auto sent = numbered(bytes, 7);
+  std::ranges::copy(sent, static_cast<char*>(own->data));
+  const auto target = theirs->registration();
+  const auto where = target.peer_address(there.data());
+  ASSERT_EQ(nodes->put(own->data, bytes, own->registration.desc, where, target.key), 0);
+  EXPECT_EQ(there, sent);
+  std::ranges::reverse(there);
+  ASSERT_EQ(nodes->get(own->data, bytes, own->registration.desc, where, target.key), 0);
+  EXPECT_EQ(std::memcmp(own->data, there.data(), bytes), 0);
+  EXPECT_EQ(near->statistics().opens, 1U);
+  ASSERT_TRUE(pool.try_deallocate(own->data, bytes));
 }
 
 TEST_P(libfabric_rma, R24_peer_reaches_only_the_registered_bytes) {
