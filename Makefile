@@ -101,14 +101,14 @@ soak:            ## what CI runs in part or not at all, at full length; goes on 
 
 hosts-test:      ## unmodified programs under `pinfold run` between two hosts in namespaces; 40 seconds
 	scripts/setup hosts
-	cmake --preset release -DPINFOLD_WITH_LIBFABRIC=ON -DPINFOLD_WITH_MPI=ON
+	cmake --preset release -DPINFOLD_WITH_LIBFABRIC=ON
 	cmake --build --preset release --target pinfold_tool pinfold_openmpi openmpi_remap pinfold_ucx windows_openmpi pinfold_fi
 	scripts/hosts-test build/release
 
 rdma-test:       ## the tests that need an RDMA device, in an emulated machine that has one; 3 minutes
 	scripts/setup rdma
 	cmake --preset release -DPINFOLD_WITH_VERBS=ON -DPINFOLD_WITH_LIBFABRIC=ON
-	cmake --build --preset release --target rdma_programs pinfold_tool pinfold_rma probed
+	cmake --build --preset release --target rdma_programs pinfold_tool probed
 	scripts/rdma-test build/release
 
 rdma-soak:       ## the same for a minute each and with sanitizers; half an hour

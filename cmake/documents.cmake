@@ -76,7 +76,6 @@ add_custom_command(
           ${PROJECT_SOURCE_DIR}/include/pinfold/release_carried.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/segments.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/ucp.h
-          $<$<TARGET_EXISTS:pinfold_rma>:pinfold_rma>
   COMMENT "Writing the man pages"
   VERBATIM
 )

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -32,23 +31,6 @@ TEST(cli_interrupt, interrupt_ends_info) {
     const auto status = interrupted_after(20ms + 60ms * i, "info");
     EXPECT_TRUE(status == by_signal || status == 0) << status;  // 0: the run was faster than the signal
   }
-}
-
-TEST(cli_interrupt, interrupt_ends_perf_rma_and_leaves_no_file) {
-  if (run("perf rma --sizes 64 --iterations 1 --ranks 1 --provider shm").status != 0) GTEST_SKIP() << "no shm provider";
-  for (const char* provider : {"shm", "'tcp;ofi_rxm'"})
-    for (int i = 0; i < tries; ++i) {
-      background_run running(std::string("perf rma --sizes 4K --iterations 100000000 --provider ") + provider);
-      std::this_thread::sleep_for(20ms + 60ms * i);
-      const auto rank = running.pid();
-      ::kill(rank, SIGINT);
-      const auto seen = running.ended_within(100s);
-      ASSERT_TRUE(seen) << provider << ": hangs at a SIGINT after " << 20 + 60 * i << " ms";
-      EXPECT_EQ(seen->status, by_signal);
-      const auto file = "/dev/shm/" + std::to_string(rank) + ":" + std::to_string(::getuid()) + ":0";
-      EXPECT_FALSE(std::filesystem::exists(file)) << file;
-      std::filesystem::remove(file);
-    }
 }
 
 }  // namespace

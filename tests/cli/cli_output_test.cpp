@@ -35,8 +35,6 @@ constexpr std::array subcommands{"info",
                                  "perf monitor --help",
                                  "perf hit --regions 10 --seconds 0.01 --repeats 1",
                                  "perf miss --help",
-                                 "perf rma --help",
-                                 "perf rma --ranks 1 --sizes 64 --iterations 10",
                                  "replay --help",
                                  "trace --help",
                                  "monitord --help"};

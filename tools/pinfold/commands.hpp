@@ -28,12 +28,7 @@ void add_perf_register(CLI::App& perf, action& chosen);
 void add_perf_io(CLI::App& perf, action& chosen);
 void add_perf_speed(CLI::App& perf, action& chosen);
 void add_perf_monitor(CLI::App& perf, action& chosen);
-void add_perf_rma(CLI::App& perf, action& chosen);
 void add_perf_startup(CLI::App& perf, action& chosen);
-
-/// Replaces this process by the program of `pinfold perf rma …`, which parses its own options. Returns when the command
-/// line is another one. Throws `failure` when that program was not built.
-void hand_over_rma(int argc, char** argv);
 
 /// Handles `pinfold --driver-facts <driver>`, which `pinfold info` runs: prints the report of the driver's module, and
 /// ends. Returns when the command line is another one.

@@ -33,7 +33,6 @@ int run_words(std::vector<char*> words) {
   const auto argc = static_cast<int>(words.size());
   words.push_back(nullptr);
   char** const argv = words.data();
-  tool::hand_over_rma(argc, argv);
   tool::answer_driver_facts(argc, argv);
   tool::answer_whether_loadable(argc, argv);
   tool::CLI::App app("pinfold: registers memory once, reuses registrations safely, and never returns a stale one.",
@@ -60,7 +59,6 @@ int run_words(std::vector<char*> words) {
   tool::add_perf_io(*perf, chosen);
   tool::add_perf_speed(*perf, chosen);
   tool::add_perf_monitor(*perf, chosen);
-  tool::add_perf_rma(*perf, chosen);
   tool::add_perf_startup(*perf, chosen);
   if (const auto ended = app.parse(argc, argv)) return *ended == 0 ? tool::success : tool::wrong_usage;
   return chosen();

@@ -40,31 +40,8 @@ class background_run {
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
-  /// Returns the rest of the line after `words` on standard error. Waits some seconds for it, and then gives up.
-  [[nodiscard]] std::string said_after(const std::string& words) const {
-    for (int tries = 0; tries < 1000; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
-      const auto text = contents_of(files_ + ".err");
-      const auto at = text.find(words);
-      if (at == std::string::npos || text.find('\n', at) == std::string::npos) continue;
-      return text.substr(at + words.size(), text.find('\n', at) - at - words.size());
-    }
-    return {};
-  }
-
   /// Returns what the tool has printed on standard output so far.
   [[nodiscard]] std::string output() const { return contents_of(files_); }
-
-  /// Returns the processes that the tool forked, as soon as there are any.
-  [[nodiscard]] std::vector<pid_t> children() const {
-    std::vector<pid_t> all;
-    for (int tries = 0; all.empty() && tries < 500; ++tries) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      std::stringstream numbers(
-          contents_of("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children"));
-      for (pid_t one = 0; numbers >> one;) all.push_back(one);
-    }
-    return all;
-  }
 
   /// Returns how the tool ended; nothing when it has not ended within that time.
   std::optional<outcome> ended_within(std::chrono::seconds timeout) {

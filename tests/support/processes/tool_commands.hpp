@@ -55,7 +55,6 @@ inline std::string short_work(const std::string& command, const std::string& fol
       {"perf evict", "--regions 10 --seconds 10ms --repeats 1"},
       {"perf batch", "--regions 10 --repeats 1"},
       {"perf monitor", "--regions 10 --many 10 --seconds 1ms --repeats 1"},
-      {"perf rma", "--sizes 64 --iterations 10"},
       {"perf startup", "--size 1G --time-limit 0.1"}};
   const auto known = arguments.find(command);
   return known == arguments.end() ? command : command + " " + known->second;
@@ -67,8 +66,7 @@ inline std::string long_work(const std::string& command, const std::string& fold
                                                      {"trace", "-o " + folder + "/trace -- sleep 60"},
                                                      {"replay", "--synthetic all"},
                                                      {"monitord", "--socket " + folder + "/socket"},
-                                                     {"perf io", "--seconds 60 --dir " + folder},
-                                                     {"perf rma", "--iterations 100000000"}};
+                                                     {"perf io", "--seconds 60 --dir " + folder}};
   const auto known = arguments.find(command);
   return known == arguments.end() ? command : command + " " + known->second;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ways to register a buffer for an I/O or a transfer that the tool compares.
+/// The ways to register a buffer for an I/O that the tool compares.
 #pragma once
 
 #include <pinfold/access.hpp>
@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,12 +39,6 @@ class buffer_subject {
 
   /// Runs after the buffer's use.
   [[nodiscard]] virtual pinfold::result<void> end(std::size_t number) noexcept = 0;
-
-  /// Maps new pages under the buffers, at the same addresses: all registrations of them become stale.
-  virtual void remap() {}
-
-  /// Returns the monitors of its cache; empty when there is no cache.
-  [[nodiscard]] virtual std::string monitors() const { return {}; }
 };
 
 /// Buffers side by side in one piece of ordinary memory, not registered.
@@ -61,9 +54,6 @@ class unregistered_buffers : public buffer_subject<Registrar> {
     return std::nullopt;
   }
   pinfold::result<void> end(std::size_t) noexcept override { return {}; }
-  void remap() override {
-    if constexpr (requires { memory_.remap(); }) memory_.remap();
-  }
 
  protected:
   [[nodiscard]] std::size_t count() const noexcept { return memory_.bytes().size() / size_; }
@@ -117,7 +107,6 @@ class cached_buffers : public unregistered_buffers<Registrar, Memory> {
     return held_[number].registration();
   }
   pinfold::result<void> end(std::size_t number) noexcept override { return held_[number].release(); }
-  [[nodiscard]] std::string monitors() const override { return std::string(cache_.monitors()); }
 
  private:
   cache cache_;
