@@ -106,6 +106,7 @@ struct entry {
   }
   /// Sets the owner, and the hits to 0. Kernel thread ids have at most 22 bits (PID_MAX_LIMIT).
   void set_owner(std::int32_t thread) noexcept {
+    PINFOLD_ASSERT(thread >= 0 && thread >> (64 - hit_bits) == 0, "the id of a thread fits above the hits");
     owner_and_hits.store(static_cast<std::uint64_t>(thread) << hit_bits, std::memory_order_relaxed);
   }
   static constexpr unsigned hit_bits = 42;  ///< of `owner_and_hits`

@@ -23,6 +23,8 @@ class entry_list {
   /// Requires that the entry is in no list.
   void push_back(entry* added) noexcept {
     PINFOLD_ASSERT(added->in == list_id::none, "an entry is in one list at most");
+    PINFOLD_ASSERT((first_ == nullptr) == (size_ == 0) && (last_ == nullptr) == (size_ == 0),
+                   "a list that counts no entry has none");
     added->in = self_;
     added->previous = last_;
     added->next = nullptr;
@@ -41,6 +43,10 @@ class entry_list {
     gone->in = list_id::none;
     entry* const before = gone->previous.get();
     entry* const after = gone->next.get();
+    PINFOLD_ASSERT((before != nullptr ? before->next.get() : first_) == gone,
+                   "the entry before one that leaves links to it");
+    PINFOLD_ASSERT((after != nullptr ? after->previous.get() : last_) == gone,
+                   "the entry behind one that leaves links to it");
     if (before != nullptr) {
       before->next = gone->next;
     } else {

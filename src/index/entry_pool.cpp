@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "index/entry_pool.hpp"
 
+#include "os/check.hpp"
+
 #include <new>
 
 namespace pinfold::index {
@@ -9,6 +11,7 @@ namespace {
 
 // Constructs a record at the first use of its memory, in any cache. No thread reads it before it counts as made.
 void make(record_page& page, std::uint32_t number) noexcept {
+  PINFOLD_ASSERT(number < page.capacity, "a page has so many records");
   new (page.at(number)) record;
   new (page.own_pins(number)) std::atomic<std::int32_t>{0};
   page.made.store(number + 1, std::memory_order_release);
@@ -41,6 +44,7 @@ entry_pool::chunk entry_pool::make_chunk(std::size_t record_bytes, bool with_tim
 }
 
 void entry_pool::adopt(chunk made) noexcept {
+  PINFOLD_ASSERT(made, "the caller has memory for the chunk");
   while (fresh_ != nullptr) put(carve());
   fresh_ = std::exchange(made.page, nullptr);
   carved_ = 0;
@@ -59,6 +63,7 @@ void entry_pool::adopt(chunk made) noexcept {
 // Takes the next record of the newest page, so that its memory is touched only when it is needed.
 entry* entry_pool::carve() noexcept {
   const auto number = carved_++;
+  PINFOLD_ASSERT(fresh_ != nullptr && number < fresh_->capacity, "the caller knows that the pool is not empty");
   record_page& page = *fresh_;
   if (number == page.made.load(std::memory_order_relaxed)) make(page, number);
   if (carved_ == page.capacity) fresh_ = nullptr;
@@ -70,6 +75,7 @@ entry* entry_pool::take() noexcept {
   if (taken == nullptr) {
     taken = carve();
   } else {
+    PINFOLD_ASSERT(taken->now() == entry_state::free, "only free entries wait in the pool");
     free_ = taken->next.get();
     new (taken) entry;
   }
@@ -81,6 +87,9 @@ entry* entry_pool::take() noexcept {
 
 void entry_pool::put(entry* done) noexcept {
   PINFOLD_INVARIANT(done->now() == entry_state::free, "only a free entry goes back to the pool");
+  PINFOLD_ASSERT(done->in == list_id::none, "a free entry is in no list");
+  PINFOLD_ASSERT(record_page::of(done).owner.load(std::memory_order_relaxed) == &owner_,
+                 "an entry goes back to the pool that it came from");
   done->next = free_;
   free_ = done;
 }

@@ -41,7 +41,10 @@ class hit_table::places {
         peer_(imported ? detail::imported_part_of(one).peer : peer_id{}),
         number_(reinterpret_cast<std::uintptr_t>(&one) >> record_shift),
         size_class(class_of(where_.size())),
-        two(granule_of(where_.begin, size_class) != granule_of(where_.end - 1, size_class)) {}
+        two(granule_of(where_.begin, size_class) != granule_of(where_.end - 1, size_class)) {
+    PINFOLD_ASSERT(where_.begin < where_.end, "a record in the table covers at least a byte");
+    PINFOLD_ASSERT(number_ >> last_shift == 0, "the address of a record leaves the bits of the parts alone");
+  }
 
   [[nodiscard, gnu::always_inline]] place first() const noexcept {
     return place_of(where_.begin, two ? middle() - 1 : where_.end - 1);
@@ -90,6 +93,7 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
   while (passed != 0 && is_before(passed, next_tag)) passed = (++to)->load(std::memory_order_relaxed);
   auto* end = to;
   for (; passed != 0; passed = end->load(std::memory_order_relaxed)) ++end;
+  PINFOLD_ASSERT(end < slots + homes() + slots_behind, "a run of slots ends in the table: the very last slot is empty");
   if (end > home + farthest && (to > home + farthest || any_at_farthest(to, end))) [[unlikely]]
     return false;
   for (; end != to; --end) end->store((end - 1)->load(std::memory_order_relaxed), std::memory_order_release);
@@ -112,7 +116,10 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
 [[gnu::always_inline]] inline void hit_table::layout::take_out(const place& at) noexcept {
   const auto gone = at.slot | tag_of(at.hash);
   auto gap = home_of(at.hash);
-  while (slots[gap].load(std::memory_order_relaxed) != gone) ++gap;
+  while (slots[gap].load(std::memory_order_relaxed) != gone) {
+    PINFOLD_ASSERT(gap < home_of(at.hash) + farthest, "the place that is taken out is near its home");
+    ++gap;
+  }
   for (;; ++gap) {
     const auto moved = slots[gap + 1].load(std::memory_order_relaxed);
     if (moved == 0 || home_at(gap + 1, moved) == gap + 1) break;
@@ -136,6 +143,7 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
 }
 
 [[gnu::always_inline]] inline void hit_table::take_out(const place& at) noexcept {
+  PINFOLD_ASSERT(used_ > 0, "a table that counts no slot has none");
   now_.take_out(at);
   --used_;
   if (now_.home_of(at.hash) < moved_) [[unlikely]]
@@ -152,6 +160,7 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
 
 bool hit_table::insert(record* added) noexcept {
   if (used_ >= full_from_) return false;
+  PINFOLD_ASSERT(!added->is(record::listed), "a record is in the table once");
   const places at(*added, imported_);
   if (!put(at.first())) return false;
   if (at.two && !put_second(*added)) [[unlikely]]
@@ -164,9 +173,11 @@ bool hit_table::insert(record* added) noexcept {
 }
 
 void hit_table::erase(record* gone) noexcept {
+  PINFOLD_ASSERT(gone->is(record::listed), "only a record in the table leaves it");
   const places at(*gone, imported_);
   take_out(at.first());
   if (at.two) take_out(at.second());
+  PINFOLD_ASSERT(in_class_[at.size_class] > 0, "the records of a class are counted");
   gone->clear(record::listed);
   if (--in_class_[at.size_class] == 0)
     classes_.store(classes_.load(std::memory_order_relaxed) & ~(std::uint64_t{1} << at.size_class),
@@ -176,12 +187,16 @@ void hit_table::erase(record* gone) noexcept {
 void hit_table::grow(memory larger) noexcept {
   will_grow_ = static_cast<bool>(larger);
   if (!larger) return;
+  PINFOLD_ASSERT(!growing(), "a table grows one step at a time");
+  PINFOLD_ASSERT(larger.step_ == next_step() && tables_.size() < tables_.capacity(),
+                 "each table is the next larger one, and has its place");
   tables_.push_back(std::move(larger));
   next_ = layout(tables_.back());
   if (used_ == 0) change_over();
 }
 
 void hit_table::move() noexcept {
+  PINFOLD_ASSERT(growing() && moved_ < now_.homes(), "slots are left to be moved");
   const auto end = std::min(moved_ + homes_at_once, now_.homes());
   if (next_.tag_from == now_.tag_from) {
     copy(end);
@@ -231,6 +246,7 @@ void hit_table::read_again(std::size_t end) noexcept {
 
 // Readers of the old table find nothing there, which is harmless: its pages are given back, its addresses are not.
 void hit_table::change_over() noexcept {
+  PINFOLD_ASSERT(growing() && (used_ == 0 || moved_ == now_.homes()), "the larger table has all slots");
   now_ = std::exchange(next_, {});
   moved_ = 0;
   crowded_from_ = now_.homes() / 4 * 3;

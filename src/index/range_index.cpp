@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "index/range_index.hpp"
 
+#include "os/check.hpp"
+
 namespace pinfold::index {
 
 // --- finding
 
 void range_index::leaf_walk::enter(const void* node) noexcept {
+  PINFOLD_ASSERT(depth_ < height_, "a walk goes no deeper than the inner nodes");
   const auto& inner = *static_cast<const range_inner*>(node);
   auto left = inner.reaching(page_) & ((std::uint32_t{2} << inner.before(high_)) - 1);
   // Seldom more than one child. Children of lesser peers are skipped, but the last of them may end with this peer's
@@ -49,6 +52,7 @@ bool range_index::find_alone_among(peer_id peer, const range& where, place& foun
   for (std::size_t level = 0; level < height; ++level) {
     auto* inner = static_cast<range_inner*>(node);
     const auto at = inner->child_for(key(where.begin));
+    PINFOLD_ASSERT(at < inner->count, "a key leads to a child in use");
     if (inner->reached_before(at, page)) return false;
     if (at + 1 < inner->count && static_cast<key_type>(inner->keys[at]) < key(where.end)) return false;
     found.way_.steps[level] = {inner, at};
@@ -112,6 +116,9 @@ void range_index::insert(entry* added) noexcept {
 
 void range_index::insert(entry* added, peer_id peer, const range& where, place& at) noexcept {
   if (at.leaf_ == nullptr) return insert(added);
+  PINFOLD_ASSERT(at.way_.depth == height_, "the place was found in the tree as it is");
+  PINFOLD_ASSERT(peer == peer_of(*added) && where == covered_of(*added),
+                 "the place was found for the key of the entry");
   const new_slot slot(added, peer, where);
   ++size_;
   if (slot.peer != peer_id{}) many_peers_ = true;
@@ -158,6 +165,7 @@ range_leaf* range_index::leaf_among_equals(path& way, range_leaf& last, const ne
 // Makes a leaf before or behind that of another peer. The key between two peers has begin 0, so that all later entries
 // of the second peer go to its own leaves.
 void range_index::insert_beside(path& way, range_leaf& other, const new_slot& added) noexcept {
+  PINFOLD_ASSERT(other.peer != added.peer, "only a leaf of another peer gets a neighbour");
   auto* fresh = pool_.take_leaf(added.peer);
   added.insert_into(*fresh);
   const bool behind = other.peer < added.peer;
@@ -174,6 +182,7 @@ void range_index::insert_beside(path& way, range_leaf& other, const new_slot& ad
 }
 
 void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& added) noexcept {
+  PINFOLD_ASSERT(full.count == range_leaf::capacity, "a leaf with room is not split");
   const bool appending = added.place_in(full) == range_leaf::capacity && way.last_of(added.peer);
   if (!appending && way.depth > 0) {
     auto& [above, at] = way.last();
@@ -193,6 +202,7 @@ void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& ad
 
 // Makes room by moving slots between a full leaf and a neighbour, if the neighbour has enough room.
 bool range_index::insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept {
+  PINFOLD_ASSERT(left + 1 < above.count, "a leaf is balanced with a neighbour under the same node");
   range_leaf& low = above.leaf_at(left);
   range_leaf& high = above.leaf_at(left + 1);
   if (low.peer != high.peer || low.count + high.count > range_leaf::capacity + comfortable) return false;
@@ -236,6 +246,7 @@ void range_index::add_node(path& way, range_key key, void* node, std::uint64_t m
 }
 
 void range_index::add_root(range_key key, void* node, std::uint64_t max_end) noexcept {
+  PINFOLD_ASSERT(root_ != nullptr, "a new root has the old one as its first child");
   const auto reach =
       height_ == 0 ? static_cast<range_leaf*>(root_)->max_end() : static_cast<range_inner*>(root_)->max_end_of_all();
   auto* top = pool_.take_inner(root_, reach);
@@ -248,6 +259,7 @@ void range_index::add_root(range_key key, void* node, std::uint64_t max_end) noe
 // --- the way to a leaf
 
 range_leaf* range_index::leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept {
+  PINFOLD_ASSERT(root_ != nullptr, "an index without entries has no leaf");
   void* node = root_;
   const auto height = height_;
   const bool narrow = one_peer(peer);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "index/range_node_pool.hpp"
+#include "os/check.hpp"
 
 #include <array>
 #include <bit>
@@ -99,8 +100,14 @@ class range_index {
     std::array<step, most_levels> steps;
     std::size_t depth = 0;
 
-    [[nodiscard]] step& last() noexcept { return steps[depth - 1]; }
-    void push(range_inner* node, std::size_t at) noexcept { steps[depth++] = {node, at}; }
+    [[nodiscard]] step& last() noexcept {
+      PINFOLD_ASSERT(depth > 0, "the way has an inner node");
+      return steps[depth - 1];
+    }
+    void push(range_inner* node, std::size_t at) noexcept {
+      PINFOLD_ASSERT(depth < most_levels, "no way is longer than the height of a tree");
+      steps[depth++] = {node, at};
+    }
 
     /// Returns the key before the leaf: no key in the leaf is less, and no key of an earlier leaf is greater. Returns
     /// `last_key` for the first leaf.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Erasing entries from a range index, and merging nodes that become sparse.
 #include "index/range_index.hpp"
+#include "os/check.hpp"
 
 namespace pinfold::index {
 
@@ -20,6 +21,7 @@ void range_index::erase(entry* gone) noexcept {
     }
   }
   const auto reach = leaf->page_after_slot(--at);
+  PINFOLD_ASSERT(size_ > 0 && leaf->peer == peer_of(*gone), "the entry is one of the index, in a leaf of its peer");
   leaf->remove(at);
   --size_;
   shrink_leaf(way, *leaf, reach);
@@ -49,6 +51,7 @@ bool range_index::merge_leaf(range_inner& above, std::size_t at) noexcept {
     if (right == 0 || right == above.count) continue;
     range_leaf& low = above.leaf_at(right - 1);
     range_leaf& high = above.leaf_at(right);
+    PINFOLD_ASSERT(low.count > 0 && high.count > 0, "no leaf stays in the tree without entries");
     if (low.peer != high.peer || low.count + high.count > comfortable) continue;
     low.move_from(high, high.count);
     static_cast<void>(above.set_max_end(right - 1, std::max(above.max_end[right - 1], above.max_end[right])));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "index/record_page.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <array>
@@ -68,9 +69,12 @@ struct alignas(64) range_leaf {
   [[nodiscard]] static std::uint64_t word_of(entry* one) noexcept { return word_of(one, covered_of(*one)); }
   [[nodiscard]] static std::uint64_t word_of(entry* one, const range& covered) noexcept {
     const auto pages = page_after(covered.end) - (covered.begin >> page_shift);
+    PINFOLD_ASSERT((reinterpret_cast<std::uintptr_t>(one) >> address_bits) == 0,
+                   "an entry's address leaves room for its pages");
     return reinterpret_cast<std::uintptr_t>(one) | std::min(pages, far_pages) << address_bits;
   }
   [[nodiscard]] entry* entry_at(std::size_t i) const noexcept {
+    PINFOLD_ASSERT(i < count, "only a slot in use has an entry");
     return reinterpret_cast<entry*>(word[i] & ((std::uint64_t{1} << address_bits) - 1));
   }
 
@@ -93,6 +97,7 @@ struct alignas(64) range_leaf {
   }
   /// Returns a bit for each of the first `slots` slots that may end after the start of page `from`.
   [[nodiscard]] std::uint32_t reaching(std::uint64_t from, std::size_t slots) const noexcept {
+    PINFOLD_ASSERT(slots <= count, "only slots in use are searched");
     std::uint32_t found = 0;
     for (std::size_t i = 0; i < slots; ++i) {
       const auto reach = word[i] >> address_bits;
@@ -109,6 +114,9 @@ struct alignas(64) range_leaf {
 
   /// Inserts a range that overlaps none of the leaf, so that ends stay as sorted as they are.
   void insert_alone(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
+    PINFOLD_ASSERT(at <= count && count < capacity, "a slot goes into a leaf with room");
+    PINFOLD_ASSERT(at == 0 || begin[at - 1] <= first, "no slot before the new one begins later");
+    PINFOLD_ASSERT(at == count || first <= begin[at], "no slot behind the new one begins earlier");
     for (std::size_t i = count; i > at; --i) {
       begin[i] = begin[i - 1];
       word[i] = word[i - 1];
@@ -124,6 +132,7 @@ struct alignas(64) range_leaf {
     if (at + 1 < count && page_after_slot(at + 1) < after) ends_sorted = false;
   }
   void remove(std::size_t at) noexcept {
+    PINFOLD_ASSERT(at < count, "only a slot in use is removed");
     --count;
     for (std::size_t i = at; i < count; ++i) {
       begin[i] = begin[i + 1];
@@ -134,6 +143,9 @@ struct alignas(64) range_leaf {
   }
   /// Moves the last `some` slots of this leaf in front of those of `right`.
   void move_to(range_leaf& right, std::size_t some) noexcept {
+    PINFOLD_ASSERT(some <= count && right.count + some <= capacity,
+                   "the leaf has so many slots, the right one room for them");
+    PINFOLD_ASSERT(peer == right.peer, "a leaf has slots of one peer");
     std::copy_backward(right.begin.data(), right.begin.data() + right.count, right.begin.data() + right.count + some);
     std::copy_backward(right.word.data(), right.word.data() + right.count, right.word.data() + right.count + some);
     count -= static_cast<std::uint32_t>(some);
@@ -145,6 +157,9 @@ struct alignas(64) range_leaf {
   }
   /// Moves the first `some` slots of `right` behind those of this leaf.
   void move_from(range_leaf& right, std::size_t some) noexcept {
+    PINFOLD_ASSERT(some <= right.count && count + some <= capacity,
+                   "the right leaf has so many slots, this one room for them");
+    PINFOLD_ASSERT(peer == right.peer, "a leaf has slots of one peer");
     std::copy_n(right.begin.data(), some, begin.data() + count);
     std::copy_n(right.word.data(), some, word.data() + count);
     count += static_cast<std::uint32_t>(some);
@@ -213,16 +228,19 @@ struct alignas(64) range_inner {
   }
   /// Notes that a child reaches at least to `page`.
   void raise_max_end(std::size_t at, std::uint64_t page) noexcept {
+    PINFOLD_ASSERT(at < count, "only a child in use reaches anywhere");
     if (max_end[at] >= page) return;
     max_end[at] = page;
     if (at + 1 < count && max_end[at + 1] < page) ends_sorted = false;
   }
   /// The same for a range that overlaps no other. Requires that all children are of one peer.
   void raise_max_end_alone(std::size_t at, std::uint64_t page) noexcept {
+    PINFOLD_ASSERT(at < count, "only a child in use reaches anywhere");
     if (max_end[at] < page) max_end[at] = page;
   }
   /// Sets how far a child reaches. Returns whether that is a change.
   bool set_max_end(std::size_t at, std::uint64_t page) noexcept {
+    PINFOLD_ASSERT(at < count, "only a child in use reaches anywhere");
     if (max_end[at] == page) return false;
     max_end[at] = page;
     look_beside(at);
@@ -244,6 +262,8 @@ struct alignas(64) range_inner {
 
   /// Inserts a child behind at least one other.
   void insert(std::size_t at, range_key key, void* what, std::uint64_t its_max_end) noexcept {
+    PINFOLD_ASSERT(at > 0 && at <= count && count < capacity, "a child goes behind another of a node with room");
+    PINFOLD_ASSERT((at == 1 || keys[at - 2] <= key) && (at == count || key <= keys[at - 1]), "the keys are in order");
     std::copy_backward(keys.data() + at - 1, keys.data() + count - 1, keys.data() + count);
     std::copy_backward(max_end.data() + at, max_end.data() + count, max_end.data() + count + 1);
     std::copy_backward(child.data() + at, child.data() + count, child.data() + count + 1);
@@ -254,6 +274,7 @@ struct alignas(64) range_inner {
     look_beside(at);
   }
   void remove(std::size_t at) noexcept {
+    PINFOLD_ASSERT(at < count, "only a child in use is removed");
     const auto key = at == 0 ? 0 : at - 1;
     std::copy(max_end.data() + at + 1, max_end.data() + count, max_end.data() + at);
     std::copy(child.data() + at + 1, child.data() + count, child.data() + at);
@@ -266,6 +287,7 @@ struct alignas(64) range_inner {
   /// Moves the children from `at` on, of which there is at least one, to `fresh`. Returns the key between the two
   /// nodes.
   range_key split(std::size_t at, range_inner& fresh) noexcept {
+    PINFOLD_ASSERT(at > 0 && at < count, "both nodes keep a child");
     const auto between = keys[at - 1];
     fresh.count = count - static_cast<std::uint32_t>(at);
     std::copy(keys.data() + at, keys.data() + count - 1, fresh.keys.data());
@@ -280,6 +302,8 @@ struct alignas(64) range_inner {
   }
   /// Appends the children of `right`, which begin at `key`.
   void append(const range_inner& right, range_key key) noexcept {
+    PINFOLD_ASSERT(count > 0 && right.count > 0 && count + right.count <= capacity,
+                   "the children of both nodes fit into one");
     keys[count - 1] = key;
     std::copy_n(right.keys.data(), right.count - 1, keys.data() + count);
     std::copy_n(right.max_end.data(), right.count, max_end.data() + count);

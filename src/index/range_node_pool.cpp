@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "index/range_node_pool.hpp"
 
+#include "os/check.hpp"
+
 #include <new>
 
 namespace pinfold::index {
@@ -26,6 +28,7 @@ range_node_pool::chunk range_node_pool::make_chunk(std::size_t bytes) noexcept {
 std::size_t range_node_pool::next_chunk() const noexcept { return std::clamp(bytes_, smallest_chunk, largest_chunk); }
 
 void range_node_pool::adopt(chunk made) noexcept {
+  PINFOLD_ASSERT(made && made.count_ > 1, "the chunk has memory for its head and a node");
   while (fresh_units_ >= 2) inners_.push(take_fresh(2));
   if (fresh_units_ == 1) leaves_.push(take_fresh(1));
   auto* first = static_cast<std::byte*>(std::exchange(made.units_, nullptr));
@@ -53,16 +56,19 @@ range_inner* range_node_pool::take_inner(void* first, std::uint64_t max_end) noe
 }
 
 void range_node_pool::put(range_leaf* done) noexcept {
+  PINFOLD_ASSERT(bytes_out_ >= sizeof(range_leaf), "the pool gets back no more than it gave out");
   bytes_out_ -= sizeof(range_leaf);
   leaves_.push(done);
 }
 
 void range_node_pool::put(range_inner* done) noexcept {
+  PINFOLD_ASSERT(bytes_out_ >= sizeof(range_inner), "the pool gets back no more than it gave out");
   bytes_out_ -= sizeof(range_inner);
   inners_.push(done);
 }
 
 void* range_node_pool::take_fresh(std::size_t units) noexcept {
+  PINFOLD_ASSERT(units <= fresh_units_, "so many units were never used");
   fresh_units_ -= units;
   return std::exchange(fresh_, fresh_ + units * unit);
 }
@@ -73,6 +79,7 @@ void range_node_pool::free_list::push(void* node) noexcept {
 }
 
 void* range_node_pool::free_list::pop() noexcept {
+  PINFOLD_ASSERT(size > 0 && first != nullptr, "the list has as many nodes as it counts");
   --size;
   return std::exchange(first, first->next);
 }

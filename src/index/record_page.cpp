@@ -2,6 +2,7 @@
 #include "index/record_page.hpp"
 
 #include "invalidation/event_log.hpp"
+#include "os/check.hpp"
 #include "os/page_bytes.hpp"
 
 #include <array>
@@ -63,6 +64,7 @@ bool map_more(store& to) noexcept PINFOLD_REQUIRES(to.guard) {
   to.fresh = map_pages(to.next_mapping);
   if (to.fresh == nullptr) return false;
   const auto number = mappings.fetch_add(1, std::memory_order_relaxed);
+  PINFOLD_ASSERT(number < record_mappings::most, "a link can name every mapping");
   record_mappings::first[number] = to.fresh;
   to.fresh_link = number << record_mappings::offset_bits;
   to.fresh_left = to.next_mapping;
@@ -74,6 +76,8 @@ record_page* fresh_page(store& from, std::uint32_t stride) noexcept PINFOLD_REQU
   if (from.fresh_left == 0 && !map_more(from)) return nullptr;
   --from.fresh_left;
   auto* const taken = std::exchange(from.fresh, from.fresh + record_page::bytes);
+  PINFOLD_ASSERT(reinterpret_cast<std::uintptr_t>(taken) % record_page::bytes == 0,
+                 "a record finds its page by its own address");
 #ifdef MADV_POPULATE_WRITE
   ::madvise(taken, record_page::bytes, MADV_POPULATE_WRITE);  // one call for several faults; Linux 5.14
 #endif
@@ -104,10 +108,13 @@ void give_back(control_block* done) noexcept {
 }
 
 record_page* take_page(std::size_t stride) noexcept {
+  PINFOLD_ASSERT(stride > 0 && stride % 32 == 0 && stride <= largest_stride, "the stride is one of stride_for");
   store* from = store_here();
   if (from == nullptr) return nullptr;
   os::scoped_lock guard(from->guard);
   if (record_page* used = from->pages[stride / 32]; used != nullptr) {
+    PINFOLD_ASSERT(used->stride == stride && used->owner.load(std::memory_order_relaxed) == nullptr,
+                   "a page is reused for records of the same size, once its owner is gone");
     from->pages[stride / 32] = used->next;
     return used;
   }

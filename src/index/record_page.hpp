@@ -56,7 +56,9 @@ struct alignas(64) record_page {
         capacity(capacity_for(record_stride)),
         entries_from(static_cast<std::uint32_t>(sizeof(record_page)) + capacity * record_stride),
         links_from(first_link),
-        inverse((65536 + record_stride / 32 - 1) / (record_stride / 32)) {}
+        inverse((65536 + record_stride / 32 - 1) / (record_stride / 32)) {
+    PINFOLD_ASSERT(capacity > 0 && record_stride % 32 == 0, "a page has room for records, which lie on their units");
+  }
 
   [[nodiscard]] record* at(std::size_t number) noexcept { return reinterpret_cast<record*>(base() + number * stride); }
   [[nodiscard]] entry* entry_at(std::size_t number) noexcept { return entries() + number; }
@@ -108,6 +110,7 @@ inline entry_link::entry_link(const entry* to) noexcept {
   const record_page& page = record_page::of(to);
   const auto offset = reinterpret_cast<const std::byte*>(to) - reinterpret_cast<const std::byte*>(&page);
   number_ = page.links_from + static_cast<std::uint32_t>(offset) / 8;
+  PINFOLD_ASSERT(get() == to, "a link leads back to its entry");
 }
 
 // Never 0 for an entry: a page begins with its header.
@@ -156,6 +159,7 @@ inline std::uint32_t entry::era() const noexcept {
 }
 
 inline void set_era(record& of, std::uint32_t now) noexcept {
+  PINFOLD_ASSERT(now <= entry::last_era, "an era fits into three bytes");
   of.era = {static_cast<std::uint8_t>(now), static_cast<std::uint8_t>(now >> 8U),
             static_cast<std::uint8_t>(now >> 16U)};
 }
