@@ -3,6 +3,8 @@
 /// Registrations that threads of the library make while the application does what it likes with the memory.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <atomic>
 #include <cstdint>
 
@@ -22,7 +24,9 @@ class background_open {
   background_open(const background_open&) = delete;
   background_open& operator=(const background_open&) = delete;
   ~background_open() {
-    if (process_ == forks.load(std::memory_order_relaxed)) all.fetch_sub(1, std::memory_order_seq_cst);
+    if (process_ != forks.load(std::memory_order_relaxed)) return;
+    PINFOLD_ASSERT((all.load(std::memory_order_relaxed) & (begun - 1)) != 0, "what is in progress is counted");
+    all.fetch_sub(1, std::memory_order_seq_cst);
   }
 
   /// For the child of a fork(2): what was in progress in the parent is not there.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "invalidation/early_unregister.hpp"
 
+#include "os/check.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <atomic>
@@ -28,6 +29,7 @@ std::atomic<state*> the_state{nullptr};
 }  // namespace
 
 void enable_early_unregister(unregister_function how, int descriptor) noexcept {
+  PINFOLD_ASSERT(how != nullptr && descriptor >= 0, "a watch has its function and its descriptor");
   state* const here = os::wiped_object(the_state);
   if (here == nullptr || here->word.load(std::memory_order_seq_cst) != 0) return;
   here->how.store(how, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "invalidation/event_log.hpp"
 
+#include "os/check.hpp"
 #include "os/probes.hpp"
 
 #include <chrono>
@@ -46,11 +47,15 @@ void observe(const range& gone, source from) noexcept {
 // Stores the bound first: a reader that finds the generation past the number also finds the bound, until the number is
 // published.
 std::uint64_t event_log::reserve() noexcept {
+  PINFOLD_ASSERT(outstanding_.load(std::memory_order_relaxed) == 0, "one thread at a time has a reserved number");
   outstanding_.store(generation_.load(std::memory_order_seq_cst) + 1, std::memory_order_seq_cst);
   return generation_.fetch_add(1, std::memory_order_seq_cst);
 }
 
 void event_log::publish(std::uint64_t reserved, const range& gone, source from) noexcept {
+  PINFOLD_ASSERT(
+      outstanding_.load(std::memory_order_relaxed) != 0 && outstanding_.load(std::memory_order_relaxed) <= reserved + 1,
+      "readers wait for the number until it is published");
   if (write(reserved, gone, from)) {
     observe(gone, from);
   } else {

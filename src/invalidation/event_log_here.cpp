@@ -4,6 +4,7 @@
 #include "invalidation/event_log.hpp"
 
 #include "invalidation/background_open.hpp"
+#include "os/check.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <new>
@@ -61,6 +62,7 @@ event_log& event_log::here() {
   std::uint64_t wiped = 0;
   if (mine->process_.load(std::memory_order_seq_cst) != 0) return *mine;
   const auto number = last_process.fetch_add(1, std::memory_order_seq_cst) + 1;
+  PINFOLD_ASSERT(number >> (64 - process_shift) == 0, "the number of a process fits above its events");
   if (mine->process_.compare_exchange_strong(wiped, number, std::memory_order_seq_cst))
     mine->generation_.fetch_add(number << process_shift, std::memory_order_seq_cst);
   return *mine;

@@ -2,6 +2,7 @@
 #include "invalidation/monitor.hpp"
 
 #include "invalidation/event_log.hpp"
+#include "os/check.hpp"
 
 namespace pinfold::invalidation {
 
@@ -16,6 +17,7 @@ bool monitor::recover() noexcept {
       recovering_.store(false, std::memory_order_release);
       return true;
     }
+    PINFOLD_ASSERT(why_not() != nullptr, "a monitor that fails has a reason");
     last_failure_.store(why_not(), std::memory_order_release);
     failed_.store(true, std::memory_order_release);
     failures_.fetch_add(1, std::memory_order_release);
@@ -28,6 +30,8 @@ bool monitor::recover() noexcept {
   }
   if (well) {
     recoveries_.fetch_add(1, std::memory_order_release);
+    PINFOLD_ASSERT(recoveries_.load(std::memory_order_relaxed) <= failures_.load(std::memory_order_relaxed),
+                   "a monitor recovers once from each failure");
     failed_.store(false, std::memory_order_release);
   }
   recovering_.store(false, std::memory_order_release);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "invalidation/monitor.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -20,7 +21,9 @@ class monitor_set {
  public:
   using members = std::vector<std::shared_ptr<monitor>>;
 
-  explicit monitor_set(members all) noexcept : all_(std::move(all)) {}
+  explicit monitor_set(members all) noexcept : all_(std::move(all)) {
+    PINFOLD_ASSERT(std::find(all_.begin(), all_.end(), nullptr) == all_.end(), "each member of a set is a monitor");
+  }
 
   /// Asks every monitor to watch these pages. Succeeds when every one works and sees what happens to the pages;
   /// otherwise returns the error of the first that does not. Restarts failed monitors, as `monitor::ensure_works` does.

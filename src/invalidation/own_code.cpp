@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "invalidation/own_code.hpp"
 
+#include "os/check.hpp"
+
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -47,6 +49,7 @@ long own_system_call(long /*number*/, unsigned long /*a*/, unsigned long /*b*/, 
 
 // Notes a range of own code. A range that finds no room counts as foreign code: then less is kept.
 void note_own_code(const range& made) noexcept {
+  PINFOLD_ASSERT(made.begin < made.end, "own code has a byte at least");
   for (auto& one : noted) {
     if (one.end.load(std::memory_order_relaxed) != 0) continue;
     one.begin.store(made.begin, std::memory_order_relaxed);

@@ -3,6 +3,8 @@
 /// Several counters in one word.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <atomic>
 #include <concepts>
 #include <cstdint>
@@ -16,11 +18,13 @@ template <std::unsigned_integral Word, unsigned Bits>
 class packed_counts {
  public:
   void add(Word which) noexcept {
+    PINFOLD_ASSERT(are_whole(which), "the bits of a counter are selected together");
     change([which](Word now) { return static_cast<Word>(now + (which & ones & ~full(now))); });
   }
 
   /// Also for selected counters that are 0 already: they stay 0.
   void remove(Word which) noexcept {
+    PINFOLD_ASSERT(are_whole(which), "the bits of a counter are selected together");
     change([which](Word now) {
       return static_cast<Word>(now - (which & ones & ~full(now) & ~full(static_cast<Word>(~now))));
     });
@@ -31,6 +35,10 @@ class packed_counts {
 
  private:
   static constexpr Word ones = static_cast<Word>(static_cast<Word>(-1) / ((1U << Bits) - 1));  // 1 in each counter
+
+  [[nodiscard]] static constexpr bool are_whole(Word which) noexcept {
+    return static_cast<Word>((which & ones) * ((1U << Bits) - 1)) == which;
+  }
 
   /// Returns 1 for each counter whose bits are all 1.
   [[nodiscard]] static constexpr Word full(Word now) noexcept {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "invalidation/registered_filter.hpp"
 
+#include "os/check.hpp"
+
 #include <algorithm>
 
 namespace pinfold::invalidation {
@@ -22,12 +24,15 @@ void for_each_unit(const range& memory, unsigned shift, F&& each) noexcept {
 bool is_whole(const range& unit, unsigned shift) noexcept { return unit.size() == std::uintptr_t{1} << shift; }
 
 bool is_within(const range& memory, unsigned shift) noexcept {
+  PINFOLD_ASSERT(memory.begin < memory.end, "an empty range lies in no unit");
   return memory.begin >> shift == (memory.end - 1) >> shift;
 }
 
 // Selects the counts of the pages that the range has of its granule.
 std::uint64_t pages_of(const range& in_granule) noexcept {
   constexpr unsigned page_shift = 12;
+  PINFOLD_ASSERT((in_granule.begin ^ (in_granule.end - 1)) >> (page_shift + 4) == 0,
+                 "the pages are those of one granule");
   const auto first = in_granule.begin >> page_shift & 15U;
   const auto last = (in_granule.end - 1) >> page_shift & 15U;
   return ~std::uint64_t{0} << 4 * first & ~std::uint64_t{0} >> 4 * (15 - last);
@@ -64,6 +69,7 @@ template <class F>
 void registered_filter::for_each_count(const range& memory, F&& each) noexcept {
   const range counted{memory.begin, std::min(memory.end, std::uintptr_t{1} << address_bits)};
   for_each_unit(counted, part_shift, [&](std::uintptr_t number, const range& in_part) {
+    PINFOLD_ASSERT(number < part_count, "every address that is counted lies in a part");
     if (is_whole(in_part, part_shift)) return each(parts_[number].whole, whole);
     part* const in = parts_[number].in.load(std::memory_order_acquire);
     if (in != nullptr) for_each_count_in(*in, in_part, each);
@@ -108,6 +114,7 @@ bool registered_filter::touches(const range& memory) const noexcept {
   const auto end = std::min(memory.end, std::uintptr_t{1} << address_bits);
   for (auto at = memory.begin; at < end;) {
     const auto number = at >> part_shift;
+    PINFOLD_ASSERT(number < part_count, "every address that is looked up lies in a part");
     const range in_part{at, std::min(end, (number + 1) << part_shift)};
     at = in_part.end;
     if (parts_[number].whole.any(whole)) return true;

@@ -3,6 +3,7 @@
 // look into: here it has to see that a thread that finds them finds them made.
 #include "invalidation/registered_filter.hpp"
 
+#include "os/check.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <new>
@@ -18,6 +19,7 @@ registered_filter& registered_filter::here() {
 
 // Makes the counters of 4 GiB of the address space, when memory there is first registered. They stay.
 bool registered_filter::make_part(std::size_t number) noexcept {
+  PINFOLD_ASSERT(number < part_count, "memory beyond the parts needs no counters");
   return os::wiped_object(parts_[number].in) != nullptr;
 }
 
