@@ -2,6 +2,7 @@
 #include "monitors/allocator_tuning.hpp"
 
 #include "monitors/self_test/self_test.hpp"
+#include "os/check.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -61,6 +62,7 @@ struct one_wish_less {
   void operator()(wishes* of) const noexcept {
     if (invalidation::event_log::here().process() != of->process) return;
     const std::lock_guard guard(of->mutex);
+    PINFOLD_ASSERT(of->users > 0, "a holder of the hint is counted");
     if (--of->users == 0) take_back();
   }
 };

@@ -2,6 +2,7 @@
 #include "monitors/bpf/ring.hpp"
 
 #include "monitors/bpf/failure.hpp"
+#include "os/check.hpp"
 
 #include <chrono>
 #include <sched.h>
@@ -34,6 +35,7 @@ bpf_ring::~bpf_ring() {
 }
 
 void bpf_ring::become_empty() noexcept {
+  PINFOLD_ASSERT(area_ != nullptr, "a monitor has its ring until its end");
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   if (::mmap(const_cast<area*>(area_), sizeof *area_, PROT_READ, flags, -1, 0) != MAP_FAILED)
     drained_.store(0, std::memory_order_release);

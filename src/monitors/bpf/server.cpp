@@ -2,6 +2,7 @@
 #include "monitors/bpf/server.hpp"
 
 #include "monitors/bpf/failure.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -105,6 +106,7 @@ void bpf_server::hear_all() {
   const auto too_old = now_ms() - wait_limit_ms;
   std::erase_if(clients_, [&](client& one) {
     if (hear(one) && (one.served || one.since > too_old)) return false;
+    PINFOLD_ASSERT(slots_ != nullptr, "the slots stay while there are clients");
     slots_->release(one.slot);
     return true;
   });
@@ -127,6 +129,7 @@ int bpf_server::refusal(const client& asker, const pinfold_invitation& said) con
 }
 
 bool bpf_server::hand_out(client& to) {
+  PINFOLD_ASSERT(slots_ != nullptr && !to.served, "a client gets its ring once, while the slots are there");
   const auto said = slots_->answer(to.slot);
   bpf_message reply;
   reply.refused = said ? refusal(to, *said) : said.error().native;
@@ -185,6 +188,7 @@ void bpf_server::accept(os::file socket) {
   greeting.secret = fresh.slot.secret;
   const bool heard = bpf_send(fresh.socket.number(), greeting);
   if (greeting.refused != 0) return;
+  PINFOLD_ASSERT(slots_ != nullptr && clients_.size() < most_clients, "a client that is invited has a slot");
   if (heard)
     clients_.push_back(std::move(fresh));
   else

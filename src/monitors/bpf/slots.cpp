@@ -3,6 +3,7 @@
 
 #include "monitors/bpf/call.hpp"
 #include "monitors/bpf/failure.hpp"
+#include "os/check.hpp"
 
 #include <atomic>
 #include <ctime>
@@ -74,10 +75,12 @@ bpf_slots::~bpf_slots() {
 }
 
 bool bpf_slots::replace(std::uint32_t number, std::uint64_t before, std::uint64_t now) noexcept {
+  PINFOLD_ASSERT(owners_ != nullptr && number < pinfold_slots, "each slot has an owner in the mapped list");
   return std::atomic_ref(owners_[number]).compare_exchange_strong(before, now);
 }
 
 bool bpf_slots::find_free(bpf_slot& at) noexcept {
+  PINFOLD_ASSERT(reservations_ % 2 == 1, "a reservation is an odd number");
   at.reservation = reservations_;
   for (at.number = 0; at.number < pinfold_slots; ++at.number)
     if (replace(at.number, 0, at.reservation)) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/code_scan/call_numbers.hpp"
 
+#include "os/check.hpp"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -108,6 +110,9 @@ class search {
 
 call_numbers numbers_at(const code_bytes& code, const std::vector<instruction>& all, std::size_t index,
                         const std::vector<std::uintptr_t>& entered_at) {
+  PINFOLD_ASSERT(index < all.size() && all[index].at >= code.at && all[index].end() <= code.end(),
+                 "the instruction is one of the function");
+  PINFOLD_ASSERT(std::is_sorted(entered_at.begin(), entered_at.end()), "the addresses that are jumped to are sorted");
   return search(code, all, entered_at).run(index);
 }
 

@@ -2,6 +2,7 @@
 #include "monitors/code_scan/functions.hpp"
 
 #include "monitors/code_scan/own_memory.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <array>
@@ -135,6 +136,7 @@ function_table::function_table(const code_region& region) : code_(region.at), ba
 }
 
 void function_table::read(std::uintptr_t header) {
+  PINFOLD_ASSERT(entries_.empty(), "the table is read once");
   constexpr std::size_t most = 1U << 26U;
   const auto known = read_object<table_header>(header);
   if (!known || known->version != 1 || known->frames_encoding != relative_sdata4 ||
@@ -165,6 +167,7 @@ range function_table::extent_of(const entry& known) const noexcept {
 }
 
 function_table::piece function_table::around(std::uintptr_t address) const noexcept {
+  PINFOLD_ASSERT(code_.begin <= address && address < code_.end, "the address lies in the region of the table");
   const auto next = std::upper_bound(entries_.begin(), entries_.end(), address,
                                      [](std::uintptr_t wanted, const entry& one) { return wanted < one.begin; });
   const auto end = next == entries_.end() ? code_.end : std::min(next->begin, code_.end);

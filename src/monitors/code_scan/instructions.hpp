@@ -4,6 +4,8 @@
 /// it is given. On other processors, and without Zydis, it decodes nothing.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,6 +24,7 @@ struct code_bytes {
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return at + bytes.size(); }
   [[nodiscard]] code_bytes from(std::uintptr_t address) const noexcept {
+    PINFOLD_ASSERT(at <= address && address <= end(), "the address lies in the code");
     return {bytes.subspan(address - at), address};
   }
 };

@@ -2,6 +2,7 @@
 #include "monitors/code_scan/kernel_entries.hpp"
 
 #include "monitors/code_scan/own_memory.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -72,6 +73,7 @@ bool may_begin(const code_bytes& code, std::uintptr_t at) noexcept {
 // after a few instructions a decoder finds the instruction boundaries, also if it started in the middle of an
 // instruction.
 bool may_be_reached(const code_bytes& code, std::uintptr_t candidate) noexcept {
+  PINFOLD_ASSERT(code.at <= candidate && candidate < code.end(), "the candidate lies in the code");
   constexpr std::uintptr_t alignment = 16, enough = 64;
   for (auto at = candidate / alignment * alignment; at >= code.at && candidate - at < 2 * enough; at -= alignment)
     if (may_begin(code, at) && arrives(code, at, candidate)) return true;
@@ -82,6 +84,7 @@ bool may_be_reached(const code_bytes& code, std::uintptr_t candidate) noexcept {
 }
 
 std::optional<kernel_entry> look_between_functions(const range& piece, std::uintptr_t candidate) {
+  PINFOLD_ASSERT(piece.begin <= candidate && candidate < piece.end, "the candidate lies in the piece");
   constexpr std::size_t enough = 80;
   constexpr std::size_t longest_instruction = 15;
   const auto begin = candidate - piece.begin > enough ? candidate - enough : piece.begin;
@@ -154,6 +157,7 @@ std::vector<std::uintptr_t> entry_finder::entered_at(const range& function) {
 }
 
 std::optional<kernel_entry> entry_finder::look_in(const range& function, std::uintptr_t candidate) {
+  PINFOLD_ASSERT(function.begin <= candidate && candidate < function.end, "the candidate lies in the function");
   constexpr std::size_t largest = std::size_t{1} << 24U;
   if (function.size() > largest) return of_any_number(candidate, function.begin);
   const auto bytes = read_bytes(function);

@@ -3,6 +3,7 @@
 
 #include "monitors/code_scan/instructions.hpp"
 #include "monitors/code_scan/rings.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <new>
@@ -17,7 +18,10 @@ other_code::other_code(invalidation::event_log& event_log, known_source known)
   look();
 }
 
-other_code::~other_code() { code_events.relied_on.fetch_sub(1, std::memory_order_seq_cst); }
+other_code::~other_code() {
+  PINFOLD_ASSERT(code_events.relied_on.load(std::memory_order_relaxed) > 0, "an object that relies on it is counted");
+  code_events.relied_on.fetch_sub(1, std::memory_order_seq_cst);
+}
 
 // Two threads may scan at the same time: the later result stands.
 void other_code::look() noexcept try {
@@ -59,6 +63,7 @@ std::string other_code::look_at_new(const regions& before, regions& now) const {
 }
 
 void other_code::note(const std::string& text) noexcept {
+  PINFOLD_ASSERT(!text.empty(), "code that was found has a description");
   if (found_.load(std::memory_order_relaxed)) return;
   std::copy_n(text.begin(), std::min(text.size(), text_.size() - 1), text_.begin());
   found_.store(true, std::memory_order_release);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/code_scan/own_memory.hpp"
 
+#include "os/check.hpp"
+
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -28,6 +30,7 @@ bool read_memory(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
 }
 
 std::vector<std::uint8_t> read_bytes(const range& from) {
+  PINFOLD_ASSERT(from.begin <= from.end, "the range does not wrap around");
   std::vector<std::uint8_t> bytes(from.size());
   if (!read_memory(from.begin, bytes.data(), bytes.size())) bytes.clear();
   return bytes;

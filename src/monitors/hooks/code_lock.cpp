@@ -2,6 +2,7 @@
 #include "monitors/hooks/code_lock.hpp"
 
 #include "monitors/hooks/system_call.hpp"
+#include "os/check.hpp"
 
 #include <ctime>
 #include <sys/syscall.h>
@@ -55,6 +56,7 @@ code_lock::shared::~shared() {
 }
 
 code_lock::exclusive::exclusive(code_lock& of) noexcept : of_(of) {
+  PINFOLD_ASSERT(of_.changed_by_.load(std::memory_order_relaxed) == 0, "one thread at a time changes code");
   of_.changed_by_.store(this_thread(), std::memory_order_seq_cst);  // first: a signal handler may call from here on
   held_ = try_for_long([&] {
     std::uint32_t none = 0;

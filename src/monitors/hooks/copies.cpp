@@ -2,6 +2,7 @@
 #include "monitors/hooks/copies.hpp"
 
 #include "monitors/hooks/image.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -51,6 +52,7 @@ result<void> for_each_mapping(F&& each) noexcept {
   std::size_t held = 0;
   for (ssize_t got = 0; (got = ::read(file, buffer.data() + held, buffer.size() - held)) > 0;) {
     held += static_cast<std::size_t>(got);
+    PINFOLD_ASSERT(held <= buffer.size(), "the kernel fills no more than the buffer");
     std::string_view left(buffer.data(), held);
     for (auto end = left.find('\n'); end != std::string_view::npos; end = left.find('\n')) {
       each(left.substr(0, end));
@@ -83,6 +85,7 @@ result<void> keep_loaded(const loaded_image& own, link_map* map) noexcept {
 }
 
 result<void> add(libc_copies& to, std::uintptr_t base) noexcept {
+  PINFOLD_ASSERT(to.count > 0 && to.count <= copies_of_libc, "the program's own copy of libc comes first");
   if (std::find(to.bases.begin(), to.bases.end(), base) != to.bases.end()) return {};
   auto* const map = loaded_at(base);
   const loaded_image copy(map != nullptr ? base : 0);

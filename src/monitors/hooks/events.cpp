@@ -8,6 +8,7 @@
 #include "monitors/hooks/ranges.hpp"
 #include "monitors/hooks/segments.hpp"
 #include "monitors/hooks/system_call.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -45,6 +46,7 @@ segments attachments;
 // When some of the hooks are gone or covered, other events may have been missed.
 [[gnu::noinline]] void post(const range& memory) noexcept {
   auto* const event_log = wired.event_log.load(std::memory_order_relaxed);
+  PINFOLD_ASSERT(event_log != nullptr, "memory is watched for an event log");
   event_log->post(memory, invalidation::source::hooks);
   if (!guard::intact()) event_log->post_everything(invalidation::source::hooks);
 }
@@ -58,6 +60,7 @@ segments attachments;
 // Leaves userfaultfd before it posts: a thread that registers the memory in between is either watched again or finds
 // the event.
 [[gnu::noinline]] void leave_and_post(const range& memory) noexcept {
+  PINFOLD_ASSERT(memory.begin < memory.end && memory.begin % ranges::page == 0, "whole pages leave the watch");
   invalidation::early_unregister(memory);
   post(memory);
 }
@@ -126,7 +129,9 @@ bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != 
 
 template <class F>
 F* original(std::size_t layer, function which) noexcept {
-  return reinterpret_cast<F*>(wired.originals[layer][static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
+  const auto code = wired.originals[layer][static_cast<std::size_t>(which)].load(std::memory_order_relaxed);
+  PINFOLD_ASSERT(code != 0, "the original is set before a call can reach its replacement");
+  return reinterpret_cast<F*>(code);
 }
 
 void before_mremap(taking& now, address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
@@ -392,6 +397,7 @@ constexpr auto replacements_of = [] {
 }  // namespace
 
 std::array<std::uintptr_t, functions> replacements(std::size_t layer) noexcept {
+  PINFOLD_ASSERT(layer < layers, "each layer has its replacements");
   return [&]<std::size_t... Layers>(std::index_sequence<Layers...>) {
     std::array<std::uintptr_t, functions> found{};
     static_cast<void>(((layer == Layers && (found = replacements_of<Layers>(), true)) || ...));
@@ -400,6 +406,7 @@ std::array<std::uintptr_t, functions> replacements(std::size_t layer) noexcept {
 }
 
 void set_original(std::size_t layer, function which, std::uintptr_t address) noexcept {
+  PINFOLD_ASSERT(layer < layers && address != 0, "a hooked function continues somewhere");
   wired.originals[layer][static_cast<std::size_t>(which)].store(address, std::memory_order_release);
 }
 
@@ -415,6 +422,7 @@ void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept {
 }
 
 void post_to(invalidation::event_log* event_log, const invalidation::registered_filter* memory) noexcept {
+  PINFOLD_ASSERT(memory == nullptr || event_log != nullptr, "memory is watched for an event log");
   if (event_log != nullptr) wired.event_log.store(event_log, std::memory_order_relaxed);
   wired.memory.store(memory, std::memory_order_release);
 }

@@ -3,6 +3,7 @@
 
 #include "monitors/hooks/image.hpp"
 #include "monitors/hooks/linker.hpp"
+#include "os/check.hpp"
 
 #include <array>
 #include <atomic>
@@ -47,6 +48,7 @@ constexpr std::array names{
 found_function& at(found_functions& all, function which) noexcept { return all[static_cast<std::size_t>(which)]; }
 
 result<void> find_named(const loaded_image& libc, found_functions& all) noexcept {
+  PINFOLD_ASSERT(static_cast<bool>(libc), "the library was found");
   for (const auto& each : names) {
     const auto entry = libc.symbol(each.name);
     if (entry == 0 && each.needed) return fail(errc::unsupported, "libc lacks a function that must be hooked");

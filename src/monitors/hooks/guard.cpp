@@ -2,6 +2,7 @@
 #include "monitors/hooks/guard.hpp"
 
 #include "monitors/hooks/plain.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -33,6 +34,7 @@ struct span {
 std::array<span, 8> spans;  // the last covers the rest
 
 void cover(std::uintptr_t at) noexcept {
+  PINFOLD_ASSERT(at % sizeof(std::uint64_t) == 0, "the words that are compared are aligned");
   for (auto& one : spans) {
     const auto begin = one.begin.load(std::memory_order_seq_cst), end = one.end.load(std::memory_order_seq_cst);
     const bool near = end != 0 && at + span::reach >= begin && at < end + span::reach;
@@ -65,6 +67,7 @@ void for_each_word(F&& each) noexcept {
 
 // A reader that sees a mixture of two paths finds it changed and checks more closely.
 void keep(std::size_t number, const words& path) noexcept {
+  PINFOLD_ASSERT(number < paths, "each path has its place");
   for (std::size_t i = 0; i < words::most; ++i) {
     kept_word& one = all[number][i];
     if (one.at.load(std::memory_order_relaxed) != path.at[i]) set_writable(one.writable, false);

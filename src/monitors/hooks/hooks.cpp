@@ -8,6 +8,7 @@
 #include "monitors/hooks/guard.hpp"
 #include "monitors/hooks/install.hpp"
 #include "monitors/hooks/text_lock.hpp"
+#include "os/check.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <atomic>
@@ -33,6 +34,7 @@ std::atomic<std::uint64_t> code_looked_at{0};
 
 // Calls through a copy that was not hooked were not seen, so a new copy invalidates everything.
 void add_copies(const libc_copies& found, invalidation::event_log& event_log) noexcept {
+  PINFOLD_ASSERT(found.count <= found.all.size(), "each copy has its place");
   if (found.count <= hooked.count) return;
   hooked.all = found.all;
   hooked.bases = found.bases;
@@ -48,6 +50,7 @@ class hooks final : public invalidation::monitor {
     if (!counted_ || event_log_.process() != process_) return;
     life& here = *the_life.load(std::memory_order_acquire);
     const std::lock_guard locked(here.mutex);
+    PINFOLD_ASSERT(here.monitors > 0, "a monitor that has joined is counted");
     if (--here.monitors != 0) return;
     jumps::remove(here.code);
     events::post_to(nullptr, nullptr);
@@ -55,6 +58,7 @@ class hooks final : public invalidation::monitor {
 
   /// The caller holds the lock.
   result<void> join(life& all, const libc_copies& found) noexcept {
+    PINFOLD_ASSERT(!counted_, "a monitor joins once");
     add_copies(found, event_log_);
     const text_lock alone;
     if (all.monitors == 0 || !jumps::lead_to_us(hooked.found()))
@@ -85,6 +89,8 @@ class hooks final : public invalidation::monitor {
   result<void> look_for_copies() noexcept {
     if (event_log_.process() != process_) return fail(errc::closed, "the hooks belong to the parent process");
     const auto times = events::code_mapped();
+    PINFOLD_ASSERT(counted_ && the_life.load(std::memory_order_relaxed) != nullptr,
+                   "a monitor looks for copies once it has joined");
     libc_copies known;
     {
       const std::lock_guard locked(the_life.load(std::memory_order_seq_cst)->mutex);
@@ -108,6 +114,7 @@ class hooks final : public invalidation::monitor {
   result<void> regain() noexcept {
     if (event_log_.process() != process_) return fail(errc::closed, "the hooks belong to the parent process");
     const std::lock_guard locked(the_life.load(std::memory_order_seq_cst)->mutex);
+    PINFOLD_ASSERT(counted_, "a monitor regains what it had when it joined");
     const text_lock alone;  // another copy of this library may have been in the middle of a change
     if (works()) return {};
     event_log_.post_everything(invalidation::source::hooks);

@@ -6,6 +6,7 @@
 #include "monitors/hooks/patch.hpp"
 #include "monitors/hooks/path.hpp"
 #include "monitors/hooks/text_lock.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -88,6 +89,7 @@ result<entry_jump> make_one(const found_function& found, std::uintptr_t replacem
 // A child of fork(2) may find this half done: then no code has been changed yet.
 void keep(std::size_t in, std::size_t which, const entry_jump& one) noexcept {
   entry_jump& kept = all_layers[in][which];
+  PINFOLD_ASSERT(!kept.made, "a jump that threads may run is not replaced");
   std::atomic_signal_fence(std::memory_order_seq_cst);
   events::set_original(in, static_cast<events::function>(which), one.original);
   kept = one;
@@ -110,7 +112,9 @@ struct plan {
   std::size_t pads = 0;
 
   void take(const entry_jump& one) noexcept {
-    if (!one.way.pad.empty()) taken[pads++] = one.way.pad;
+    if (one.way.pad.empty()) return;
+    PINFOLD_ASSERT(pads < taken.size(), "the list has room for the pads of all jumps");
+    taken[pads++] = one.way.pad;
   }
 };
 
@@ -156,6 +160,7 @@ std::optional<std::size_t> free_layer(std::size_t which, const plan& so_far) noe
 // Nothing of the plan is in use yet, so it can be dropped.
 result<void> add_step(plan& to, std::size_t which, const found_function& found, new_pages& fresh) noexcept {
   if (found.entry == 0 || path_to_us(found.entry, is_ours)) return {};
+  PINFOLD_ASSERT(to.count < plan::most, "a plan has room for every function of every copy");
   plan::step& next = to.steps[to.count];
   next.which = which;
   if (const auto known = layer_to_use_again(which, found.entry)) {
@@ -176,6 +181,7 @@ result<void> add_step(plan& to, std::size_t which, const found_function& found, 
 }
 
 result<void> put_in(const entry_jump& one) noexcept {
+  PINFOLD_ASSERT(one.change.at != nullptr && one.stub != 0, "a jump that is put in was made");
   const writable_text text(one.text());
   if (!text.made()) return text.made();
   if (const auto hop = one.way.hop; hop != 0 && target_of(hop) != one.stub) {
@@ -218,6 +224,7 @@ result<void> no_change_by_others(const code_lock::exclusive& change) noexcept {
 }  // namespace
 
 result<void> install(std::span<const found_functions> found, const text_lock& /*alone*/, code_lock& code) noexcept {
+  PINFOLD_ASSERT(found.size() <= copies_of_libc, "no more copies are hooked than are found");
   new_pages fresh;
   plan wanted;
   for (const auto& in : all_layers)

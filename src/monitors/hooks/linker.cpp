@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks/linker.hpp"
 
+#include "os/check.hpp"
+
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -42,6 +44,7 @@ class code_in_file {
 
   [[nodiscard]] x86_64::text code() const noexcept {
     if (size_ == 0) return {};
+    PINFOLD_ASSERT(mapped_ != nullptr && before_ + size_ <= bytes_, "the code lies in the mapping of its file");
     return {{mapped_ + before_, size_}, at_};
   }
 
@@ -56,6 +59,7 @@ class code_in_file {
 // Whether the function consists of this call only: its bytes are at the entry, or behind a few instructions that
 // prepare the fourth argument. A function that makes the call inline must not be hooked.
 bool is_only_a_call(const x86_64::text& code, std::uintptr_t entry, std::uintptr_t call) noexcept {
+  PINFOLD_ASSERT(code.at <= entry && entry <= call && call <= code.end(), "the call lies in the function");
   using namespace std::string_view_literals;
   constexpr std::size_t most = 20;
   const auto* bytes = reinterpret_cast<const char*>(code.from(entry).bytes.data());

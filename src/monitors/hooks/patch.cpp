@@ -4,6 +4,7 @@
 #include "invalidation/own_code.hpp"
 #include "monitors/hooks/plain.hpp"
 #include "monitors/hooks/system_call.hpp"
+#include "os/check.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -33,6 +34,7 @@ std::uintptr_t page_at(std::uintptr_t wanted) noexcept {
 }  // namespace
 
 result<code_page> code_page::make(const range& near) noexcept {
+  PINFOLD_ASSERT(near.begin < near.end, "the page is near some code");
   constexpr std::uintptr_t step = 1U << 16U;
   constexpr std::uintptr_t farthest = std::uintptr_t{1} << 30U;
   const auto middle = near.begin & ~(step - 1);
@@ -58,12 +60,14 @@ bool code_page::reached_from(const range& text) const noexcept {
 }
 
 void code_page::append(const x86_64::code& more) noexcept {
+  PINFOLD_ASSERT(!kept_ && has_room(more.size), "code goes to a page that is writable, and has room");
   std::memcpy(pointer(next()), more.bytes.data(), more.size);
   used_ += more.size;
 }
 
 result<void> code_page::make_executable() noexcept {
   if (at_ == 0) return {};
+  PINFOLD_ASSERT(!kept_, "a page becomes executable once");
   if (::mprotect(pointer(at_), size, PROT_READ | PROT_EXEC) != 0)
     return fail_errno(errc::not_permitted, errno, "the system does not allow this process to create code");
   kept_ = true;
@@ -93,6 +97,7 @@ writable_text::~writable_text() { static_cast<void>(protect(pages_, PROT_READ | 
 word_change word_change::of(std::uintptr_t address, const x86_64::code& instruction) noexcept {
   word_change made;
   const auto offset = address % sizeof made.before;
+  PINFOLD_ASSERT(offset + instruction.size <= sizeof made.before, "the instruction fits into the word");
   made.at = reinterpret_cast<std::uint64_t*>(address - offset);
   made.before = made.now();
   made.after = made.before;
@@ -103,10 +108,12 @@ word_change word_change::of(std::uintptr_t address, const x86_64::code& instruct
 PINFOLD_PLAIN std::uint64_t word_change::now() const noexcept { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
 
 PINFOLD_PLAIN bool word_change::exchange(std::uint64_t from, std::uint64_t to) const noexcept {
+  PINFOLD_ASSERT(at != nullptr, "a change is made to a word");
   return __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 PINFOLD_PLAIN void write_unused(const range& pad, std::uintptr_t at, const x86_64::code& instruction) noexcept {
+  PINFOLD_ASSERT(pad.begin <= at && at + instruction.size <= pad.end, "the instruction fits into the unused bytes");
   constexpr std::uint8_t breakpoint = 0xCC;
   auto* const bytes = reinterpret_cast<volatile std::uint8_t*>(pad.begin);  // volatile prevents memcpy
   const auto* const wanted = &instruction.bytes[0];

@@ -2,6 +2,7 @@
 #include "monitors/hooks/path.hpp"
 
 #include "monitors/hooks/plain.hpp"
+#include "os/check.hpp"
 
 #include <cstring>
 
@@ -22,6 +23,7 @@ bool is_marked(std::uintptr_t stub) noexcept {
 }
 
 std::uintptr_t replaced_for(std::uintptr_t marked_stub) noexcept {
+  PINFOLD_ASSERT(is_marked(marked_stub), "only a mark has the address that was replaced");
   std::uintptr_t at = 0;
   std::memcpy(&at, bytes_at(marked_stub - sizeof at), sizeof at);
   return at;
@@ -79,6 +81,7 @@ bool left_over(std::uintptr_t jump, std::uintptr_t at) noexcept {
 
 // Follows the path twice: the code may have changed between reading it and noting it.
 std::optional<guard::words> path_to_us(std::uintptr_t entry, is_stub_of_ours ours) noexcept {
+  PINFOLD_ASSERT(entry != 0 && ours != nullptr, "a path begins at a function");
   const auto first = follow(entry, ours);
   const auto second = first ? follow(entry, ours) : std::nullopt;
   return second && first->at == second->at && first->expected == second->expected ? second : std::nullopt;

@@ -4,6 +4,8 @@
 /// kernel takes, and more where the extent cannot be known before the call.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <pinfold/range.hpp>
 
 #include <array>
@@ -17,6 +19,7 @@ namespace pinfold::monitors::ranges {
 inline constexpr std::uintptr_t page = 4096;  // the only page size of x86-64
 
 [[nodiscard]] constexpr std::uintptr_t up(std::uintptr_t at, std::uintptr_t size = page) noexcept {
+  PINFOLD_ASSERT(size != 0 && (size & (size - 1)) == 0, "sizes of pages are powers of two");
   return at > UINTPTR_MAX - size ? UINTPTR_MAX : (at + size - 1) & ~(size - 1);
 }
 

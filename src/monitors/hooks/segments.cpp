@@ -2,10 +2,12 @@
 #include "monitors/hooks/segments.hpp"
 
 #include "monitors/hooks/ranges.hpp"
+#include "os/check.hpp"
 
 namespace pinfold::monitors {
 
 void segments::attached(std::uintptr_t at, std::size_t bytes) noexcept {
+  PINFOLD_ASSERT(at % ranges::page == 0, "segments are attached to whole pages");
   take(at);  // drops the record of a segment that went away by munmap
   const std::uint64_t pages = ranges::up(bytes) / ranges::page;
   if (pages >> size_bits != 0) return;

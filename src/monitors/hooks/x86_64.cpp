@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks/x86_64.hpp"
 
+#include "os/check.hpp"
+
 // Without Zydis, of which Debian has no static library, nothing is hooked.
 #if defined(__x86_64__) && !defined(PINFOLD_WITHOUT_ZYDIS)
 
@@ -37,6 +39,7 @@ bool ends_flow(const instruction& seen) noexcept {
 bool in_one_word(std::uintptr_t at, std::size_t size) noexcept { return at / word == (at + size - 1) / word; }
 
 void add(code& to, std::span<const std::uint8_t> bytes) noexcept {
+  PINFOLD_ASSERT(to.size + bytes.size() <= code::most, "made code has room for the bytes");
   std::copy(bytes.begin(), bytes.end(), to.bytes.begin() + static_cast<std::ptrdiff_t>(to.size));
   to.size += bytes.size();
 }
@@ -44,6 +47,7 @@ void add(code& to, const code& more) noexcept { add(to, std::span(more.bytes).fi
 
 template <class T>
 void add_number(code& to, T number) noexcept {
+  PINFOLD_ASSERT(to.size + sizeof number <= code::most, "made code has room for the number");
   std::memcpy(to.bytes.data() + to.size, &number, sizeof number);
   to.size += sizeof number;
 }
@@ -164,12 +168,14 @@ result<code> moved_alone(const text& from, const instruction& seen, std::uintptr
   if (seen.raw.disp.size != 32 || shifted != static_cast<std::int32_t>(shifted))
     return fail(errc::unsupported, "a function begins with a memory access that cannot be relocated");
   const auto disp = static_cast<std::int32_t>(shifted);
+  PINFOLD_ASSERT(seen.raw.disp.offset + sizeof disp <= made.size, "the displacement is part of the instruction");
   std::memcpy(made.bytes.data() + seen.raw.disp.offset, &disp, sizeof disp);
   return made;
 }
 
 // Whether `at` follows bytes that compilers put before a function: fill bytes, or the previous function's return.
 bool behind_unused(const text& segment, std::uintptr_t at) noexcept {
+  PINFOLD_ASSERT(segment.at + function_alignment <= at && at <= segment.end(), "bytes lie before the function");
   using namespace std::string_view_literals;
   constexpr std::array ends{"\xC3"sv,
                             "\xCC"sv,
@@ -201,6 +207,7 @@ result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<
 }
 
 result<code> moved(const text& from, std::uintptr_t to, std::size_t at_least) noexcept {
+  PINFOLD_ASSERT(at_least > 0, "an instruction at least is moved");
   code made;
   auto next = from.at;
   while (next < from.at + at_least) {
@@ -269,6 +276,7 @@ bool reaches(std::uintptr_t from, std::uintptr_t to) noexcept {
 }
 
 code jump(std::uintptr_t from, std::uintptr_t to) noexcept {
+  PINFOLD_ASSERT(reaches(from, to), "the target of a jump is near");
   code made;
   add_number(made, std::uint8_t{0xE9});
   add_number(made, static_cast<std::int32_t>(distance(from + jump_size, to)));
@@ -276,6 +284,8 @@ code jump(std::uintptr_t from, std::uintptr_t to) noexcept {
 }
 
 code short_jump(std::uintptr_t from, std::uintptr_t to) noexcept {
+  PINFOLD_ASSERT(distance(from + short_jump_size, to) == static_cast<std::int8_t>(distance(from + short_jump_size, to)),
+                 "the target of a short jump is within 127 bytes");
   code made;
   add_number(made, std::uint8_t{0xEB});
   add_number(made, static_cast<std::int8_t>(distance(from + short_jump_size, to)));

@@ -4,6 +4,8 @@
 /// reads the bytes that it is given and writes none. On other architectures `find_way_in` returns `unsupported`.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
 
@@ -21,7 +23,10 @@ struct text {
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return at + bytes.size(); }
   /// Returns the instructions from an address inside on.
-  [[nodiscard]] text from(std::uintptr_t address) const noexcept { return {bytes.subspan(address - at), address}; }
+  [[nodiscard]] text from(std::uintptr_t address) const noexcept {
+    PINFOLD_ASSERT(at <= address && address <= end(), "the address lies in the text");
+    return {bytes.subspan(address - at), address};
+  }
 };
 
 /// Newly made instructions.

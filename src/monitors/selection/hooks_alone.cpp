@@ -3,6 +3,7 @@
 
 #include "monitors/code_scan/other_code.hpp"
 #include "monitors/hooks/copies.hpp"
+#include "os/check.hpp"
 
 #include <mutex>
 #include <utility>
@@ -22,6 +23,7 @@ code_scan::known_code hooked_code() {
   const auto own = own_copy();
   if (!own) return known;
   const auto copies = with_new_copies(*own).value_or(*own);
+  PINFOLD_ASSERT(copies.count > 0, "the program's own copy of libc is always found");
   for (const auto& copy : copies.found()) {
     for (const auto& one : copy)
       if (one.entry != 0) known.hooked.push_back(one.entry);

@@ -4,6 +4,7 @@
 #include "monitors/hooks/hooks.hpp"
 #include "monitors/selection/selection.hpp"
 #include "monitors/userfaultfd/userfaultfd.hpp"
+#include "os/check.hpp"
 
 #include <atomic>
 #include <cstdlib>
@@ -74,11 +75,13 @@ class use {
     const event_log* const here = event_log::if_there();
     if (in_ == nullptr || here == nullptr || here->process() != in_->process) return;
     const std::lock_guard guard(in_->mutex);
+    PINFOLD_ASSERT(of_->users > 0, "a use of a monitor is counted");
     if (--of_->users == 0) of_->monitor.reset();
   }
 
   /// The caller holds the mutex.
   void begin(registry& in, registry::known& of) noexcept {
+    PINFOLD_ASSERT(in_ == nullptr && of.monitor != nullptr, "an object counts one use, of a monitor that is there");
     in_ = &in;
     of_ = &of;
     ++of.users;
@@ -142,6 +145,7 @@ proven find(const kind& wanted) {
   auto used = std::make_shared<use>();  // declared before the guard: its destructor may take the mutex
   registry& here = registry_here();
   const std::lock_guard guard(here.mutex);
+  PINFOLD_ASSERT(&wanted >= kinds.data() && &wanted < kinds.data() + kinds.size(), "the kind is one of the list");
   auto& known = here.all[static_cast<std::size_t>(&wanted - kinds.data())];
   if (auto why_not = make_and_prove(wanted, known); !why_not.empty()) return {nullptr, std::move(why_not)};
   used->begin(here, known);

@@ -3,6 +3,7 @@
 
 #include "monitors/allocator_tuning.hpp"
 #include "monitors/selection/hooks_alone.hpp"
+#include "os/check.hpp"
 
 #include <cstdlib>
 
@@ -33,6 +34,7 @@ void add(std::string& list, const char* between, const std::string& more) {
 // monitor has to see it, or nothing is kept (R54).
 void complete_hooks(bool automatic, invalidation::monitor_set::members& members, std::string& names,
                     std::string& problems) {
+  PINFOLD_ASSERT(members.size() == 1 && members.front() != nullptr, "the hooks are the only monitor");
   auto alone = trust_hooks_alone(members.front());
   if (alone.monitor != nullptr) {
     members.front() = std::move(alone.monitor);

@@ -2,6 +2,7 @@
 // Finds what this process's allocator gives back to the kernel, and which monitors see it. Only the memory itself
 // tells: an allocator may keep freed memory, and no interface says so.
 #include "monitors/self_test/self_test.hpp"
+#include "os/check.hpp"
 #include "os/page_bytes.hpp"
 #include "os/thread_stack.hpp"
 
@@ -31,6 +32,7 @@ class marks {
  public:
   marks(std::byte* begin, std::size_t bytes) noexcept {
     const auto page = os::page_bytes();
+    PINFOLD_ASSERT(bytes / at_.size() >= page, "each mark has a page of its own");
     for (std::size_t i = 0; i < at_.size(); ++i) {
       const auto offset = (bytes / at_.size() * i + page / 2) & ~std::size_t{63};
       at_[i] = begin + offset;  // in the middle of a page: allocators write at the start and the end

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/fork.hpp"
 
+#include "os/check.hpp"
 #include "os/no_fork.hpp"
 
 #include <array>
@@ -51,6 +52,7 @@ result<void> keep_from_children(const descriptor& uffd, const descriptor& maps) 
 
 void forget_for_children() noexcept {
   const os::no_fork since_they_were_closed;
+  PINFOLD_ASSERT(state.load(std::memory_order_relaxed) == keeping::these, "the descriptors were kept until now");
   state.store(keeping::nothing, std::memory_order_release);
 }
 

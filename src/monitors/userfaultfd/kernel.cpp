@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/kernel.hpp"
 
+#include "os/check.hpp"
 #include "os/page_bytes.hpp"
 
 #include <cerrno>
@@ -74,9 +75,13 @@ descriptor descriptor::of(int fresh) noexcept {
   return {.number = fresh, .device = seen.st_dev, .inode = seen.st_ino};
 }
 
-void descriptor::mark() noexcept { marked = ::fcntl(number, F_SETSIG, mark_signal) == 0; }
+void descriptor::mark() noexcept {
+  PINFOLD_ASSERT(number >= 0, "an open file is marked");
+  marked = ::fcntl(number, F_SETSIG, mark_signal) == 0;
+}
 
 void descriptor::belong_to(pid_t thread) noexcept {
+  PINFOLD_ASSERT(number >= 0 && thread > 0, "an open file belongs to a thread that runs");
   const f_owner_ex named{.type = F_OWNER_TID, .pid = thread};
   owner = ::fcntl(number, F_SETOWN_EX, &named) == 0 ? thread : 0;
 }
@@ -150,6 +155,7 @@ event read_event(int uffd) noexcept {
 }
 
 void let_go_on(int uffd, const range& pages) noexcept {
+  PINFOLD_ASSERT(pages.begin < pages.end, "a thread waits for a page");
   uffdio_register again{
       .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
   ::syscall(SYS_ioctl, uffd, UFFDIO_REGISTER, &again);
@@ -158,12 +164,14 @@ void let_go_on(int uffd, const range& pages) noexcept {
 }
 
 int start_watching(int uffd, const range& pages) noexcept {
+  PINFOLD_ASSERT(pages.begin < pages.end, "there are pages to watch");
   uffdio_register asked{
       .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
   return ::ioctl(uffd, UFFDIO_REGISTER, &asked) == 0 ? 0 : errno;
 }
 
 int stop_watching(int uffd, const range& pages) noexcept {
+  PINFOLD_ASSERT(pages.begin < pages.end, "there are pages that leave the watch");
   uffdio_range asked{.start = pages.begin, .len = pages.size()};
   return ::ioctl(uffd, UFFDIO_UNREGISTER, &asked) == 0 ? 0 : errno;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/maps.hpp"
 
+#include "os/check.hpp"
 #include "os/page_bytes.hpp"
 #include "os/procmap_query.hpp"
 
@@ -68,6 +69,7 @@ bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept 
 descriptor open_maps() noexcept { return descriptor::of(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)); }
 
 mappings mappings_under(const descriptor& maps, const range& pages) noexcept {
+  PINFOLD_ASSERT(pages.begin < pages.end, "there are pages to look for");
   mappings all{.known = true, .whole = true, .all = pages};
   for (auto at = pages.begin; at < pages.end;) {
     range found;

@@ -3,6 +3,7 @@
 /// The memory that the monitor's thread uses.
 #pragma once
 
+#include "os/check.hpp"
 #include "os/page_bytes.hpp"
 
 #include <pinfold/range.hpp>
@@ -34,7 +35,10 @@ class own_pages {
   }
 
   [[nodiscard]] bool are_there() const noexcept { return at_ != 0; }
-  [[nodiscard]] range stack() const noexcept { return {at_ + page_, at_ + page_ + stack_bytes}; }
+  [[nodiscard]] range stack() const noexcept {
+    PINFOLD_ASSERT(are_there(), "the pages are there until the thread has ended");
+    return {at_ + page_, at_ + page_ + stack_bytes};
+  }
   [[nodiscard]] range bell() const noexcept { return {stack().end + page_, stack().end + 2 * page_}; }
 
  private:

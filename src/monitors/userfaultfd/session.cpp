@@ -4,6 +4,7 @@
 #include "invalidation/early_unregister.hpp"
 #include "monitors/userfaultfd/fork.hpp"
 #include "monitors/userfaultfd/unregister.hpp"
+#include "os/check.hpp"
 
 #include <cerrno>
 #include <sched.h>
@@ -29,6 +30,7 @@ tl::unexpected<error> watch_refused(int native) noexcept {
 }  // namespace
 
 result<void> session::start() noexcept {
+  PINFOLD_ASSERT(!started_ && !kept_, "a session starts once");
   descriptor_.mark();
   auto done = keep_from_children(descriptor_, maps_);
   kept_ = done.has_value();
@@ -44,6 +46,7 @@ result<void> session::start() noexcept {
 // Releases all memory before it closes the descriptor. If a child has a copy that it never closed, as after a fork that
 // the C library did not see, closing alone would release no caller.
 void session::end() noexcept {
+  PINFOLD_ASSERT(!ended_.load(std::memory_order_relaxed), "a session ends once");
   ended_.store(true, std::memory_order_release);
   const bool is_ours = descriptor_.is_this();  // asked while the thread that owns it exists
   if (started_) {

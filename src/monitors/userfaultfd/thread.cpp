@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/thread.hpp"
 
+#include "os/check.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -13,6 +15,8 @@ namespace pinfold::monitors::uffd {
 
 // Every signal is blocked from the first instruction on: a handler might allocate.
 int reader::create() noexcept {
+  PINFOLD_ASSERT(pages_.are_there() && started_.load(std::memory_order_relaxed) == starting,
+                 "the thread starts once, on its own stack");
   pthread_attr_t attributes;
   if (const int native = ::pthread_attr_init(&attributes); native != 0) return native;
   const range stack = pages_.stack();
@@ -72,6 +76,7 @@ void* reader::main(void* self) noexcept {
 // Keeps one of the process's descriptors, in a table of its own: a program that closes every descriptor it finds does
 // not close this one, and descriptors that other threads close do not stay open here.
 int reader::unshare_descriptors() noexcept {
+  PINFOLD_ASSERT(uffd_ > 2, "the descriptor is none of the first three, which are closed below it");
   constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
   thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
   ::prctl(PR_SET_NAME, "pinfold-uffd");

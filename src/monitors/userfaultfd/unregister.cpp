@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/unregister.hpp"
 
+#include "os/check.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <fcntl.h>
@@ -23,7 +25,10 @@ bool belongs_to_owner(int uffd) noexcept {
 
 }  // namespace
 
-void leave_for(pid_t thread) noexcept { owner.store(thread, std::memory_order_relaxed); }
+void leave_for(pid_t thread) noexcept {
+  PINFOLD_ASSERT(thread > 0, "the owner is a thread that runs");
+  owner.store(thread, std::memory_order_relaxed);
+}
 
 // System calls by number: other libraries replace the C library's functions.
 //
@@ -31,6 +36,7 @@ void leave_for(pid_t thread) noexcept { owner.store(thread, std::memory_order_re
 // stop watching for missing pages, it does not. Also, the request to watch for missing pages fails where another
 // userfaultfd watches, which until Linux 6.15 the unregister would stop.
 void leave(int uffd, const range& pages) noexcept {
+  PINFOLD_ASSERT(pages.begin < pages.end, "there are pages that leave the watch");
   const int before = errno;
   uffdio_register other{
       .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};

@@ -3,6 +3,7 @@
 
 #include "monitors/userfaultfd/kernel.hpp"
 #include "monitors/userfaultfd/session.hpp"
+#include "os/check.hpp"
 #include "os/no_fork.hpp"
 #include "os/valgrind.hpp"
 
@@ -61,7 +62,11 @@ class userfaultfd_monitor final : public invalidation::monitor {
 
   // Whether this is the process that made the monitor: a child's event log has another number, or there is none.
   [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
-  [[nodiscard]] session& current() const noexcept { return now_.load(std::memory_order_acquire)->one; }
+  [[nodiscard]] session& current() const noexcept {
+    link* const newest = now_.load(std::memory_order_acquire);
+    PINFOLD_ASSERT(newest != nullptr, "a monitor that has started has a session");
+    return newest->one;
+  }
 
   invalidation::event_log& event_log_;
   invalidation::registered_filter& watched_;
@@ -73,6 +78,7 @@ class userfaultfd_monitor final : public invalidation::monitor {
 
 result<void> userfaultfd_monitor::start() noexcept {
   const os::no_fork until_noted;
+  PINFOLD_ASSERT(!running_, "a monitor runs one session at a time");
   auto opened = uffd::open();
   if (!opened) return tl::unexpected(opened.error());
   auto* const fresh = new (std::nothrow) link(event_log_, watched_, *opened, now_.load(std::memory_order_relaxed));
