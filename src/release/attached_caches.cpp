@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "release/attached_caches.hpp"
 
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 
 namespace pinfold::release {
@@ -14,6 +15,7 @@ std::uint64_t attached_caches::add(void* cache, invalidate_call on_invalidate, p
 void attached_caches::remove(std::uint64_t number) noexcept {
   const detail::no_cancellation whole;
   std::unique_lock guard(mutex_);
+  PINFOLD_ASSERT(all_.contains(number), "an attachment is removed once");
   attached& leaving = all_.find(number)->second;
   leaving.removed = true;
   changed_->wait(guard, [&] { return leaving.users == 0; });
@@ -35,6 +37,7 @@ void attached_caches::for_each(Use use) noexcept {
     use(one);
     guard.lock();
     ++next;
+    PINFOLD_ASSERT(one.users > 0, "a cache in use counts this thread");
     if (--one.users == 0 && one.removed) changed_->notify_all();
   }
 }

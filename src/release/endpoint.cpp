@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "release/endpoint.hpp"
 
+#include "os/check.hpp"
 #include "os/message.hpp"
 
 #include <array>
@@ -49,6 +50,7 @@ endpoint::received endpoint::receive(release_message& into) const noexcept {
 
 bool endpoint::process_ended() const noexcept {
   if (!process) return false;
+  PINFOLD_ASSERT(pid > 0, "a process that can be seen has an id");
   if (process.still_there()) return os::readable_within(process, std::chrono::milliseconds{0});
   return ::kill(pid, 0) != 0 && errno == ESRCH;  // the program has closed the pidfd
 }

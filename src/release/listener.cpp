@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/check.hpp"
 #include "release/listener_state.hpp"
 
 #include "fd_passing/client.hpp"
@@ -57,6 +58,7 @@ void release_listener::state::send_rest(connection& to, std::chrono::steady_cloc
 }
 
 result<void> release_listener::state::connect(const release_target& what) {
+  PINFOLD_ASSERT(!send, "only a listener with a thread has connections");
   {
     const std::scoped_lock guard(mutex);
     const auto known = connections.find(what.id.exporter);
@@ -91,6 +93,7 @@ result<void> release_listener::state::connect(const release_target& what) {
 
 /// Asks the exporter, and waits for what it says.
 result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, const release_target& what) {
+  PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   const std::uint64_t tag = ++last_number;
   open_wait& mine = waits[tag];
   mine.exporter = what.id.exporter;
@@ -116,6 +119,7 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
 /// One of the threads that wait reads from the connection: the listener's thread may be closing other memory, or wait
 /// for this thread to leave the driver. Returns false when no answer came in time.
 bool release_listener::state::wait_for_answer(std::unique_lock<std::mutex>& guard, const open_wait& mine) {
+  PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + fd_passing::answer_timeout;
   while (!mine.said && !mine.broken) {
@@ -140,10 +144,12 @@ void release_listener::state::read_once(std::unique_lock<std::mutex>& guard, std
                                         std::chrono::milliseconds most) {
   std::array<pollfd, 2> watched{{{.fd = release::watchable(from.at.socket), .events = POLLIN, .revents = 0},
                                  {.fd = release::watchable(from.at.process), .events = POLLIN, .revents = 0}}};
+  PINFOLD_ASSERT(guard.owns_lock() && !from.has_reader && !from.broken, "one thread reads from a connection");
   from.has_reader = true;
   guard.unlock();
   ::poll(watched.data(), watched.size(), static_cast<int>(most.count()));
   guard.lock();
+  PINFOLD_ASSERT(from.has_reader, "a connection with a reader stays");
   from.has_reader = false;
   from.broken ? thread.wake() : read(exporter, from);
   answered->notify_all();
@@ -151,6 +157,7 @@ void release_listener::state::read_once(std::unique_lock<std::mutex>& guard, std
 
 /// Says why the connection ended before the exporter answered. Releases the mutex meanwhile.
 error release_listener::state::unanswered(std::unique_lock<std::mutex>& guard, const release_target& what) noexcept {
+  PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   guard.unlock();
   const bool ended = has_ended(what);
   guard.lock();
@@ -193,6 +200,7 @@ void release_listener::state::drop(const release_id& id, std::uint64_t number) n
   const std::uint64_t retirement = one.retirement;
   answer_room last = std::move(one.last);
   const bool say = !send || one.asked;
+  PINFOLD_ASSERT(!one.asked || counts.retiring > 0, "memory that is asked for was counted");
   if (one.asked) --counts.retiring;
   memories.erase(found);
   if (!say) return;
@@ -215,6 +223,7 @@ void release_listener::state::tell(const release_id& id, std::uint64_t retiremen
   made.kind = release_kind::answer;
   made.state = said;
   if (!send) return queue(id.exporter, sealed(made));
+  PINFOLD_ASSERT(in.size() == 1, "the answer has room from before the change");
   in.front() = sealed(made);
   answers.splice(answers.end(), in);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A listener without a thread, whose answers the caller carries.
+#include "os/check.hpp"
 #include "release/listener_state.hpp"
 
 #include "os/no_cancellation.hpp"
@@ -11,6 +12,7 @@
 namespace pinfold {
 
 result<std::uint64_t> release_listener::state::begin_open_carried(const release_target& what) {
+  PINFOLD_ASSERT(send != nullptr, "a listener without a thread has a function that sends");
   answer_room last(1);
   const std::scoped_lock guard(mutex);
   const auto known = memories.find(what.id);
@@ -33,6 +35,7 @@ result<std::uint64_t> release_listener::state::begin_open_carried(const release_
 // The order of `answers` is the order of the calls, because only one thread takes from it. `send` may release leases
 // and call the listener: then this function returns at once, and the call below in the stack sends what they add.
 result<void> release_listener::state::send_answers(std::unique_lock<std::mutex>& guard) noexcept {
+  PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   result<void> done;
   if (answers.empty() || sender) return guard.unlock(), done;
   const auto self = weak_from_this().lock();  // `send` may destroy the listener
@@ -45,6 +48,7 @@ result<void> release_listener::state::send_answers(std::unique_lock<std::mutex>&
     guard.lock();
     if (!done) answers.splice(answers.begin(), next);
   }
+  PINFOLD_ASSERT(sender == std::this_thread::get_id(), "one thread at a time passes the answers on");
   sender.reset();
   sent->notify_all();
   guard.unlock();  // before `self` may destroy the mutex

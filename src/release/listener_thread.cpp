@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/check.hpp"
 #include "release/listener_state.hpp"
 
 #include <algorithm>
@@ -67,8 +68,10 @@ bool release_listener::state::serve(std::uint64_t exporter) noexcept {
 /// Passes answers on at once, and keeps a round of requests for the thread. An exporter that sends faster than the
 /// thread closes waits, as its messages stay in the socket.
 void release_listener::state::read(std::uint64_t exporter, connection& from) noexcept {
+  PINFOLD_ASSERT(!from.broken && !from.has_reader, "one thread reads from a connection that is not broken");
   flush(from);
   const auto had = from.requests.size();
+  PINFOLD_ASSERT(had <= most_requests, "no more requests are read than are kept");
   for (int i = 0; i < messages_a_round && from.requests.size() < most_requests && !from.broken; ++i) {
     const bool ended = from.at.process_ended();
     release_message message;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/release/registry.hpp>
 
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 #include "release/condition.hpp"
 
@@ -133,7 +134,9 @@ std::optional<release_message> release_registry::next_request(std::uint64_t peer
   for (auto next = state_->retiring.upper_bound(last->second); next != state_->retiring.end(); ++next) {
     const auto [retirement, serial] = *next;
     last->second = retirement;
+    PINFOLD_ASSERT(state_->find(serial) != nullptr, "what is being retired is in the registry");
     memory& one = *state_->find(serial);
+    PINFOLD_ASSERT(one.retirement == retirement, "both maps know one retirement of the memory");
     const auto found = one.holders.find(peer);
     if (found == one.holders.end() || found->second.asked || found->second.lost) continue;
     found->second.asked = true;
@@ -152,6 +155,8 @@ void release_registry::take_back(std::uint64_t peer, const release_message& requ
   const auto found = one->holders.find(peer);
   if (found == one->holders.end()) return;
   found->second.asked = false;
+  PINFOLD_ASSERT(state_->asked.contains(peer) && one->retirement > 0,
+                 "an importer that holds memory is asked about retirements");
   std::uint64_t& last = state_->asked.find(peer)->second;
   last = std::min(last, one->retirement - 1);
 }

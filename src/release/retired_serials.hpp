@@ -3,6 +3,8 @@
 /// The buffers that an importer has promised never to open again.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <pinfold/release/message.hpp>
 
 #include <cstddef>
@@ -34,6 +36,7 @@ class retired_serials {
     auto after = ends_.upper_bound(block);
     if (after == ends_.begin()) return false;
     const auto run = std::prev(after);
+    PINFOLD_ASSERT(run->first.serial < run->second, "a run has a block at least");
     return run->first.exporter == block.exporter && block.serial < run->second;
   }
 

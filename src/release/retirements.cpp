@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "release/retirements.hpp"
 
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 #include "release/endpoint.hpp"
 #include "release/steps.hpp"
@@ -66,6 +67,7 @@ std::size_t retirements::limbo_locked(steady_clock::time_point now) const noexce
 }
 
 void retirements::take_locked(list& into, list::iterator what, retire_report last) noexcept {
+  PINFOLD_ASSERT(!(*what)->done && last.state != retire_state::asking, "memory is freed once, for a reason");
   (*what)->last = std::move(last);
   if ((*what)->last.state == retire_state::over_budget) ++counts_.freed_over_budget;
   if ((*what)->last.state == retire_state::freed) ++counts_.freed;
@@ -97,6 +99,7 @@ void retirements::take_over_budget_locked(list& into) noexcept {
     auto seen = registry_->report((*one)->serial);
     if (!seen) continue;
     seen->state = seen->holders.empty() ? retire_state::freed : retire_state::over_budget;
+    PINFOLD_ASSERT(limbo >= (*one)->bytes, "memory over its deadline counts as limbo");
     limbo -= (*one)->bytes;
     take_locked(into, one, std::move(*seen));
   }
@@ -139,6 +142,8 @@ void retirements::free_until_stopped() noexcept {
 void retirements::free_all(list& taken) noexcept {
   for (const auto& one : taken) {
     reach(step::exporter_freeing);
+    PINFOLD_ASSERT(!one->done && one->last.state != retire_state::asking,
+                   "memory is freed once, when it was taken from the list");
     registry_->forget(one->serial);
     const auto freed = one->free();
     reach(step::exporter_freed);
@@ -167,6 +172,7 @@ void retirements::abandon() noexcept {
   list taken;
   {
     const std::scoped_lock guard(mutex_);
+    PINFOLD_ASSERT(!abandoned_, "an exporter ends once");
     abandoned_ = true;
     own_ = nullptr;
     taken.splice(taken.end(), due_);

@@ -2,6 +2,7 @@
 #include "release/server.hpp"
 
 #include "fd_passing/wire.hpp"
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 #include "release/steps.hpp"
 
@@ -124,6 +125,8 @@ void server::loop() noexcept {
 }
 
 void server::wait() noexcept {
+  PINFOLD_ASSERT(2 * importers_.size() + 2 <= watched_.capacity(),
+                 "the list of descriptors has room for every importer");
   watched_.clear();
   watched_.push_back({.fd = watchable(thread_.wake_end()), .events = POLLIN, .revents = 0});
   const bool room = importers_.size() < most_importers;
@@ -140,6 +143,7 @@ void server::wait() noexcept {
 }
 
 void server::serve(importer& one) noexcept {
+  PINFOLD_ASSERT(one.number != 0, "an importer that has ended is not served");
   const bool ended = one.at.process_ended();  // before the last messages are read
   const bool was_broken = one.broken;
   if (!one.broken) read(one);
@@ -207,6 +211,7 @@ bool server::send(importer& one, const release_message& message) noexcept {
 }
 
 void server::end(importer& one) noexcept {
+  PINFOLD_ASSERT(one.number != 0, "an importer ends once");
   reach(step::exporter_bereaved);
   retirements_->died(one.number);
   one.number = 0;
@@ -228,6 +233,7 @@ void server::accept_some() noexcept {
     }
     auto at = endpoint::of(std::move(socket));
     if (!at.permitted || !end_is_noticed(at) || has_many(at.pid)) continue;
+    PINFOLD_ASSERT(importers_.size() < importers_.capacity(), "the list of importers has room from the start");
     importers_.push_back({++last_number_, std::move(at), std::nullopt});
     reach(step::exporter_accepted);
   }
