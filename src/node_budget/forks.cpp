@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "node_budget/forks.hpp"
 
+#include "os/check.hpp"
 #include "os/no_fork.hpp"
 
 #include <cerrno>
@@ -41,12 +42,14 @@ void forks::in_child() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analys
 }
 
 forks::watch::watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  PINFOLD_ASSERT(!listing_is_mine, "a thread watches for forks once at a time");
   listing.lock();
   listing_is_mine = true;
   if (unwatched != 0) unwatched = ::pthread_atfork(before, after, in_child);
 }
 
 forks::watch::~watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  PINFOLD_ASSERT(listing_is_mine, "the thread that began to watch ends it");
   listing_is_mine = false;
   listing.unlock();
 }
@@ -54,16 +57,20 @@ forks::watch::~watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
 int forks::watch::refusal() const noexcept { return unwatched; }
 
 void forks::watch::add(membership& one) noexcept {
+  PINFOLD_ASSERT(listing_is_mine && one.next_ == nullptr && first != &one,
+                 "this thread watches, and a membership is listed once");
   one.next_ = first;
   first = &one;
 }
 
 void forks::watch::remove(membership& one) noexcept {
+  PINFOLD_ASSERT(listing_is_mine, "this thread watches for forks");
   for (membership** at = &first; *at != nullptr; at = &(*at)->next_) {
     if (*at != &one) continue;
     *at = one.next_;
     return;
   }
+  PINFOLD_ASSERT(false, "a membership that leaves is listed");
 }
 
 void forks::watch::share(membership& one, const std::shared_ptr<node_budget>& owner) noexcept {
@@ -71,6 +78,7 @@ void forks::watch::share(membership& one, const std::shared_ptr<node_budget>& ow
 }
 
 std::shared_ptr<node_budget> forks::watch::find(std::string_view name) const noexcept {
+  PINFOLD_ASSERT(listing_is_mine, "this thread watches for forks");
   for (const membership* one = first; one != nullptr; one = one->next_)
     if (one->name_ == name)
       if (auto found = one->owner_object_.lock()) return found;

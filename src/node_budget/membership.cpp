@@ -4,6 +4,7 @@
 
 #include "node_budget/clock.hpp"
 #include "node_budget/forks.hpp"
+#include "os/check.hpp"
 #include "os/no_fork.hpp"
 
 #include <algorithm>
@@ -73,6 +74,7 @@ result<void> membership::begin_opening() noexcept {
 
 // Without this, no other process could open the account while this one lives.
 result<void> membership::end_opening() noexcept {
+  PINFOLD_ASSERT(mine_ != nullptr, "a membership has its slot before others open the account");
   if (file_.unlock(&file_->magic)) return {};
   const int native = errno;
   std::exchange(mine_, nullptr)->owner.store(0, std::memory_order_seq_cst);
@@ -86,6 +88,7 @@ result<void> membership::agree(std::uint64_t max_units) noexcept {
 }
 
 result<void> membership::claim_slot(std::string_view as) noexcept {
+  PINFOLD_ASSERT(mine_ == nullptr && owner_ == 0, "a membership claims one slot");
   int native = EAGAIN;
   for (slot& one : file_->members) {
     if (one.owner.load(std::memory_order_seq_cst) != 0 || one.pending.load(std::memory_order_seq_cst) != 0) continue;

@@ -2,6 +2,7 @@
 // Taking room from the account, and giving it back.
 #include "node_budget/clock.hpp"
 #include "node_budget/membership.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -35,6 +36,7 @@ std::size_t membership::portion() const noexcept {
 
 // Changes the total, then this slot. `pending` is not 0 while they differ.
 bool membership::add(std::int64_t units) noexcept {
+  PINFOLD_ASSERT(mine_ != nullptr, "only a member with a slot changes the total");
   slot& mine = *mine_;
   mine.pending.store(units, std::memory_order_seq_cst);
   for (auto word = file_->taken.load(std::memory_order_seq_cst);;) {
@@ -54,6 +56,7 @@ bool membership::add(std::int64_t units) noexcept {
 }
 
 bool membership::draw(std::size_t missing) noexcept {
+  PINFOLD_ASSERT(missing > 0, "room is drawn where the spare bytes do not suffice");
   if (missing > max_bytes() || !still_mine()) return false;
   const auto least = units_for(missing);
   const auto beside = wanted() ? 0 : portion() / unit;
@@ -72,6 +75,7 @@ bool membership::take(std::size_t bytes) noexcept {
   const auto limit = process_max();
   if (bytes > limit || used > limit - bytes) return false;
   if (bytes > spare_ && !draw(bytes - spare_)) return false;
+  PINFOLD_ASSERT(bytes <= spare_, "what was drawn suffices");
   spare_ -= bytes;
   in_use_.store(used + bytes, std::memory_order_relaxed);
   return true;
@@ -99,6 +103,7 @@ void membership::give(std::size_t bytes) noexcept {
 }
 
 void membership::end_request() noexcept {
+  PINFOLD_ASSERT(requests_.load(std::memory_order_relaxed) > 0, "a request that ends was begun");
   if (requests_.fetch_sub(1, std::memory_order_relaxed) > 1 || left()) return;
   os::scoped_lock guard(mutex_);
   keep_portions();
@@ -187,6 +192,7 @@ void membership::want_share(std::size_t bytes) noexcept {
 }
 
 void membership::begin_waiting(waiting_request& request) noexcept {
+  PINFOLD_ASSERT(request.next == nullptr && request.turns == 0, "a request waits once");
   const std::scoped_lock guard(waiting_mutex_);
   request.since = now_ns();
   auto** last = &oldest_;
@@ -198,7 +204,10 @@ void membership::begin_waiting(waiting_request& request) noexcept {
 void membership::end_waiting(waiting_request& request) noexcept {
   const std::scoped_lock guard(waiting_mutex_);
   auto** at = &oldest_;
-  while (*at != &request) at = &(*at)->next;
+  while (*at != &request) {
+    PINFOLD_ASSERT(*at != nullptr, "a request that ends is listed");
+    at = &(*at)->next;
+  }
   *at = request.next;
   list_waiting();
 }
@@ -256,6 +265,7 @@ void membership::note_turn(waiting_request& request) noexcept {
   const auto now = now_ns();
   const bool mine = first_in_turn(now) == mine_;
   const std::scoped_lock guard(waiting_mutex_);
+  PINFOLD_ASSERT(request.last_turn <= now / turn_ns, "the turns of a request follow one another");
   if (mine && next_in_turn() == &request && std::exchange(request.last_turn, now / turn_ns) != now / turn_ns)
     ++request.turns;
   list_waiting();

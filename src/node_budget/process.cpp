@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "node_budget/process.hpp"
 
+#include "os/check.hpp"
 #include "os/file.hpp"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ std::size_t read_into(const char* path, char* text, std::size_t room) noexcept {
     const auto got = ::read(from.number(), text + size, room - size);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
+    PINFOLD_ASSERT(static_cast<std::size_t>(got) <= room - size, "a read fills no more than the room");
     size += static_cast<std::size_t>(got);
   }
   return size;

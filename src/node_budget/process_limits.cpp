@@ -2,6 +2,7 @@
 #include "node_budget/process_limits.hpp"
 
 #include "node_budget/process.hpp"
+#include "os/check.hpp"
 
 #include <pinfold/limits.hpp>
 
@@ -80,6 +81,7 @@ system_limit cgroup_limit() noexcept try {
   auto least = limit_of(mount);
   auto least_max = least.max;
   for (; !path.empty(); path.resize(path.rfind('/'))) {
+    PINFOLD_ASSERT(path.front() == '/', "a path of a cgroup that is not empty begins with a slash");
     const auto here = limit_of(mount + path);
     least_max = std::min(least_max, here.max);
     if (room_in(here) < room_in(least)) least = here;

@@ -3,6 +3,7 @@
 #include "node_budget/clock.hpp"
 #include "node_budget/membership.hpp"
 #include "node_budget/process.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <array>
@@ -42,6 +43,7 @@ dead_slots lock_dead(const shared_file& file, const slot* mine, std::uint64_t ow
         still_runs(one, own_namespace)) {  // it left, or was taken back, before the lock
       file.unlock(&one);
     } else {
+      PINFOLD_ASSERT(dead.count < dead.all.size(), "no more members are dead than there are slots");
       dead.all[dead.count++] = &one;
     }
   }
@@ -117,6 +119,7 @@ bool membership::reclaim() noexcept {
   const std::scoped_lock turn(reclaiming_);
   if (tried_at_ >= asked) return false;  // another thread has, from the beginning to the end
   const auto now = tried_at_ = now_ns();
+  PINFOLD_ASSERT(now >= asked, "a try begins after it was asked for");
   reclaimed_at_.store(now, std::memory_order_relaxed);
   return reclaim_now(now + longest_ns);
 }

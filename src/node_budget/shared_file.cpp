@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "node_budget/shared_file.hpp"
 
+#include "os/check.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -140,6 +142,8 @@ struct flock shared_file::lock_on(const void* one, short type) const noexcept {
   what.l_whence = SEEK_SET;
   what.l_start = static_cast<const std::byte*>(one) - reinterpret_cast<const std::byte*>(mapped_.get());
   what.l_len = 1;
+  PINFOLD_ASSERT(mapped_ != nullptr && what.l_start >= 0 && what.l_start < static_cast<::off_t>(sizeof(account)),
+                 "a lock lies in the account");
   return what;
 }
 

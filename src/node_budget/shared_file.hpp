@@ -4,6 +4,7 @@
 #pragma once
 
 #include "node_budget/layout.hpp"
+#include "os/check.hpp"
 #include "os/file.hpp"
 
 #include <cstddef>
@@ -25,8 +26,11 @@ class shared_file {
   /// Opens the file; makes it, with this maximum, unless the maximum is 0. Errors as of `node_budget::open`.
   [[nodiscard]] static result<shared_file> open(const std::string& path, std::uint64_t max_units) noexcept;
 
-  [[nodiscard]] account& operator*() const noexcept { return *mapped_; }
-  [[nodiscard]] account* operator->() const noexcept { return mapped_.get(); }
+  [[nodiscard]] account& operator*() const noexcept { return *operator->(); }
+  [[nodiscard]] account* operator->() const noexcept {
+    PINFOLD_ASSERT(mapped_ != nullptr, "the account is mapped from `open` on");
+    return mapped_.get();
+  }
 
   /// Takes the lock on a slot, on opening (`magic`), or on taking back (`version`). Returns false with `errno` EAGAIN
   /// while another open file has it, and with another value if the kernel refuses it. Locks belong to this open file:
