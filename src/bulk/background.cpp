@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The workers of a background registration, and how they end: with the work, the ticket or the cache (R65).
 #include "bulk/background_state.hpp"
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <algorithm>
@@ -31,6 +32,8 @@ background_state::background_state(background_use use, background_plan plan)
   if (const background_use::call now(use_); now.on() != nullptr) patience_ = limits_of(now.on()).wait_timeout;
   pieces_.reserve(plan.pieces.size());
   for (const range& one : plan.pieces) {
+    PINFOLD_ASSERT(!one.empty() && (pieces_.empty() || pieces_.back().where.end <= one.begin),
+                   "pieces have bytes, do not overlap, and come by address");
     if (before_gap_ == pieces_.size() && (pieces_.empty() || pieces_.back().where.end == one.begin)) ++before_gap_;
     pieces_.push_back({one, piece_state::missing, {}});
     bytes_total_ += one.size();
@@ -76,6 +79,7 @@ std::optional<std::size_t> background_state::next_piece() noexcept {
     one.state = piece_state::taken;
     return order_[next_++];
   }
+  PINFOLD_ASSERT(running_ > 0, "a worker that ends was counted");
   --running_;
   changed_.notify_all();
   return std::nullopt;
@@ -83,6 +87,7 @@ std::optional<std::size_t> background_state::next_piece() noexcept {
 
 request background_state::request_for(std::size_t number) const noexcept {
   request what = like_;
+  PINFOLD_ASSERT(number < pieces_.size(), "the work has a piece of this number");
   what.wanted = pieces_[number].where;
   return what;
 }
@@ -106,6 +111,7 @@ void background_state::keep(const taken_piece& mine, const result<grant>& made) 
   const bool ended = !made && made.error().code == errc::closed && background_use::call(use_).on() == nullptr;
   const lock guard(mutex_);
   auto& one = pieces_[mine.number];
+  PINFOLD_ASSERT(one.state != piece_state::done, "no piece is registered by two workers");
   one.state = piece_state::missing;
   if (!made) {
     next_ = 0;  // `renew` may have passed the piece while it was taken
@@ -124,6 +130,7 @@ void background_state::say_done(background_piece& one, const grant& made) noexce
   one.held = made;
   ++pieces_done_;
   bytes_done_ += one.where.size();
+  PINFOLD_ASSERT(pieces_done_ <= pieces_.size() && bytes_done_ <= bytes_total_, "a piece counts once as done");
   while (prefix_ < pieces_.size() && pieces_[prefix_].state == piece_state::done) ++prefix_;
 }
 
@@ -159,6 +166,7 @@ bool background_state::told(std::size_t done) noexcept try {
 
 // Counts the workers that are about to start, as many as there is work for, without the `here` that exist.
 std::size_t background_state::announce_workers(std::size_t here) noexcept {
+  PINFOLD_ASSERT(pieces_done_ <= pieces_.size(), "no more pieces are done than there are");
   const auto useful = std::min(workers_, pieces_.size() - pieces_done_);
   const auto count = useful > here ? useful - here : 0;
   running_ += count;
@@ -170,6 +178,7 @@ result<void> background_state::start(std::size_t announced) noexcept {
   std::size_t started = 0;
   while (started < announced && start_one()) ++started;
   const lock guard(mutex_);
+  PINFOLD_ASSERT(running_ >= announced - started, "the workers that did not start were announced");
   running_ -= announced - started;
   changed_.notify_all();
   if (announced == 0 || started > 0 || running_ > 0) return {};
@@ -226,7 +235,10 @@ result<std::vector<held_part>> background_state::acquire_all() {
     return tl::unexpected(done.error());
   }
   const lock guard(mutex_);
-  for (auto& one : pieces_) parts.push_back({one.where, give_back(one)});
+  for (auto& one : pieces_) {
+    PINFOLD_ASSERT(one.state == piece_state::done, "all pieces are registered, or none is handed out");
+    parts.push_back({one.where, give_back(one)});
+  }
   return parts;
 }
 
@@ -251,6 +263,7 @@ void background_state::detach_threads() noexcept {
 void background_state::close() noexcept {
   static_cast<void>(cancel(cancel_policy::give_back));  // a failed close stays with the cache, which tells the sink
   const auto own = std::move(own_);
+  PINFOLD_ASSERT(own != nullptr, "a work that owns itself is closed once");
   detach_threads();
   const lock guard(mutex_);
   closed_ = true;

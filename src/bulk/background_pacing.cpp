@@ -2,6 +2,7 @@
 // What a worker does before it registers a piece: it waits for its turn, moves near the memory, makes the pages
 // present.
 #include "bulk/background_state.hpp"
+#include "os/check.hpp"
 #include "os/prefault.hpp"
 
 #include <algorithm>
@@ -23,6 +24,8 @@ tl::unexpected<error> stopped() noexcept { return fail(errc::closed, "the regist
 }  // namespace
 
 void shorten_first_piece(background_plan& plan, std::size_t most_pieces) {
+  PINFOLD_ASSERT(!plan.order.empty() && plan.order.size() == plan.pieces.size(),
+                 "each piece has its place in the order");
   const auto number = plan.order.front();
   const range whole = plan.pieces[number];
   const auto limit = plan.pace.first_piece_bytes;

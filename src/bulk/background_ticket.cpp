@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a ticket for background registration asks and orders (R65).
 #include "bulk/background_state.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -23,6 +24,7 @@ background_progress background_state::progress() const noexcept {
 }
 
 std::uintptr_t background_state::prefix_end() const noexcept {
+  PINFOLD_ASSERT(prefix_ <= pieces_.size() && before_gap_ <= pieces_.size(), "the pieces from the front are counted");
   const auto ready = std::min(prefix_, before_gap_);
   return ready == 0 ? pieces_.front().where.begin : pieces_[ready - 1].where.end;
 }
@@ -99,6 +101,7 @@ std::size_t background_state::first_behind(std::uintptr_t address) const noexcep
 result<void> background_state::usable(const background_piece& one) const noexcept {
   if (one.state == piece_state::done) {
     const record* registered = record_of(one.held.held);
+    PINFOLD_ASSERT(registered != nullptr, "a piece that is done has a pin");
     if (registered->is(record::revoked)) return fail(errc::closed, "the cache was destroyed");
     if (registered->is(record::stale))
       return fail(errc::stale_handle, "the memory was replaced or invalidated after it was registered");
@@ -140,6 +143,7 @@ result<std::vector<held_part>> background_state::acquire(const range& where) {
   for (auto number = *first; number < end; ++number) {
     const auto& [piece, state, held] = pieces_[number];
     const range part{std::max(piece.begin, where.begin), std::min(piece.end, where.end)};
+    PINFOLD_ASSERT(part.begin < part.end, "each piece has a part of the range");
     parts.push_back({part, lease_base({pin_again(held.held), reinterpret_cast<void*>(part.begin)})});
   }
   return parts;
@@ -165,7 +169,12 @@ result<void> background_state::renew() {
   std::size_t announced = 0;
   {
     const lock guard(mutex_);
-    for (const auto& [number, held] : *old) pieces_[number].state = piece_state::missing;
+    for (const auto& [number, held] : *old) {
+      PINFOLD_ASSERT(pieces_[number].state == piece_state::taken,
+                     "no worker takes a stale piece before its lease ends");
+      pieces_[number].state = piece_state::missing;
+    }
+    PINFOLD_ASSERT(running_ > 0, "this thread counts as a worker");
     --running_;
     next_ = 0;
     if (running_ == 0) rate_.forget();  // turns that no piece used
@@ -198,6 +207,7 @@ result<std::vector<background_state::old_piece>> background_state::take_stale() 
 lease_base background_state::give_back(background_piece& one) noexcept {
   if (one.state != piece_state::done) return {};
   one.state = piece_state::missing;
+  PINFOLD_ASSERT(pieces_done_ > 0 && bytes_done_ >= one.where.size(), "a piece that is done was counted");
   --pieces_done_;
   bytes_done_ -= one.where.size();
   prefix_ = std::min(prefix_, static_cast<std::size_t>(&one - pieces_.data()));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/detail/batch.hpp>
@@ -57,6 +58,7 @@ class batch_run {
  public:
   batch_run(engine* on, const request& like, std::span<const range> what, std::size_t together, unsigned workers)
       : on_(on), like_(like), what_(what), together_(together), held_(what.size()) {
+    PINFOLD_ASSERT(together > 0 && together <= most_in_group, "a worker's memory has room for a group");
     missing_.reserve(what.size());  // all the room from the start: nothing may fail once a pin is held
     request one = like;
     for (std::size_t i = 0; i < what.size(); ++i) {
@@ -132,6 +134,7 @@ class batch_run {
       const auto some = std::min(taken, end - first);
       taken = after(taken, std::chrono::steady_clock::now() - start);
       const auto done = done_.fetch_add(some, std::memory_order_seq_cst) + some;
+      PINFOLD_ASSERT(done <= held_.size(), "no range is acquired twice");
       if (progress && !told(progress, done)) return stopped_.store(true, std::memory_order_seq_cst);
     }
   }
@@ -154,6 +157,7 @@ class batch_run {
   // Keeps what request `number` was granted, or the error of the first request that was refused.
   void keep(std::uint32_t number, const result<grant>& granted) noexcept {
     if (granted) {
+      PINFOLD_ASSERT(held_[number].held == 0, "a range is granted once");
       held_[number] = *granted;
       return;
     }

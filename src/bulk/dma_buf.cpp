@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/detail/or_error.hpp>
@@ -68,6 +69,8 @@ struct shared_dma_buf::state {
     buffers unused;
     {
       const std::lock_guard guard(mutex);
+      PINFOLD_ASSERT(std::find(requests.begin(), requests.end(), memory) != requests.end(),
+                     "a request that ends was begun");
       requests.erase(std::find(requests.begin(), requests.end(), memory));
       for (auto one = open.begin(); one != open.end();) {
         const auto next = std::next(one);
@@ -95,6 +98,8 @@ struct shared_dma_buf::state {
     const auto made = call_exporter(memory);
     guard.lock();
     if (shared) {
+      PINFOLD_ASSERT(std::find(exporting.begin(), exporting.end(), memory) != exporting.end(),
+                     "an export that returns was listed");
       exporting.erase(std::find(exporting.begin(), exporting.end(), memory));
       exported.notify_all();
     }
@@ -127,6 +132,7 @@ struct shared_dma_buf::state {
   // Keeps the new descriptor and returns a duplicate; returns the descriptor itself if no request needs it any more, or
   // if another thread's is kept already.
   answer keep_or_give(buffers& fresh, const range& memory, lock& guard) noexcept {
+    PINFOLD_ASSERT(guard.owns_lock() && fresh.size() == 1, "the caller holds the mutex, and has a node for the buffer");
     const exported_dma_buf made = fresh.front();
     const bool fits = made.memory.contains(memory);
     if (fits && (!is_requested(made.memory) || find(memory) != nullptr))

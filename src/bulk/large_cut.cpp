@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Cuts ranges of any size into pieces that suit huge pages (R65).
+#include "os/check.hpp"
+
 #include <pinfold/detail/background.hpp>
 #include <pinfold/detail/pages.hpp>
 
@@ -50,6 +52,7 @@ result<void> check_size(engine* on, const std::vector<placed_range>& all, std::s
                         const piece_limits& limits) noexcept {
   const auto budget = limits_of(on);
   const auto most = std::min(each, limits.max_bytes);
+  PINFOLD_ASSERT(most > 0, "a piece has a byte at least");
   std::size_t bytes = 0;
   std::size_t pieces = 0;
   for (const auto& one : all) {
@@ -104,6 +107,7 @@ result<background_plan> plan_pieces(engine* on, std::span<const range> ranges, s
   plan.order.reserve(plan.pieces.size());
   for (const auto number : ordered(all, order))
     for (auto piece = first[number]; piece < first[number + 1]; ++piece) plan.order.push_back(piece);
+  PINFOLD_ASSERT(plan.order.size() == plan.pieces.size(), "each piece has its place in the order");
   return plan;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/detail/batch.hpp>
@@ -24,6 +25,7 @@ struct pipeline::state {
       changed.wait(lock, [&] { return stop || taken == what.size() || taken < read + depth; });
       if (stop || taken == what.size()) return;
       const auto mine = taken++;
+      PINFOLD_ASSERT(read <= mine && !made[mine], "a chunk is registered once, ahead of the reader");
       lock.unlock();
       auto got = hit_or_acquire(what[mine]);
       lock.lock();
@@ -95,6 +97,7 @@ result<grant> pipeline::next() noexcept {
   if (state_->read == state_->what.size()) return fail(errc::closed, "there are no more chunks");
   if (state_->failed) return fail(errc::closed, "an earlier chunk failed");
   auto& mine = state_->made[state_->read];
+  PINFOLD_ASSERT(state_->read <= state_->taken, "the reader does not pass the workers");
   state_->changed.wait(lock, [&] { return mine || (state_->stop && state_->taken <= state_->read); });
   if (!mine) return fail(errc::closed, "an earlier chunk failed, and this one was not registered");
   const result<grant> got = *mine;

@@ -3,6 +3,8 @@
 /// Limits how many bytes all workers of one registration register in a second.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,6 +29,7 @@ class rate_limit {
     for (;;) {
       const auto begin = std::max(free, now.time_since_epoch().count());
       const auto end = begin > latest - cost ? latest : begin + cost;
+      PINFOLD_ASSERT(cost >= 0 && free >= 0, "the time of all pieces only grows");
       if (free_.compare_exchange_weak(free, end, std::memory_order_relaxed))
         return clock::time_point(clock::duration(begin));
     }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/check.hpp"
+
 #include <pinfold/detail/set_plan.hpp>
 #include <pinfold/detail/together.hpp>
 
@@ -12,6 +14,7 @@ namespace {
 
 // One tier of the near choices, then a tier for each greater distance.
 void order_by_distance(set_plan& plan, std::span<const std::uint32_t> distances, std::uint32_t margin) {
+  PINFOLD_ASSERT(!plan.order.empty() && distances.size() == plan.order.size(), "each choice has a distance");
   std::sort(plan.order.begin(), plan.order.end(), [&](std::size_t one, std::size_t other) {
     return std::pair(distances[one], one) < std::pair(distances[other], other);
   });
@@ -75,6 +78,7 @@ result<void> ask_members(const set_plan& plan, const set_calls& calls) {
   std::size_t succeeded = 0;
   for (const std::size_t end : plan.ends) {
     if (begin > 0 && succeeded >= plan.required) break;  // the tiers beyond are asked when they are needed
+    PINFOLD_ASSERT(begin <= end && end <= plan.order.size(), "the tiers follow one another");
     succeeded += ask_tier(plan, calls, std::span(plan.order).subspan(begin, end - begin));
     begin = end;
     if (!plan.may_fail) break;
