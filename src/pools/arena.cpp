@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pools/arena.hpp"
 
+#include "os/check.hpp"
 #include "pools/sealed_pages.hpp"
 
 #include <algorithm>
@@ -65,6 +66,9 @@ result<mapping> arena::take(std::size_t bytes, page_kind wanted) noexcept try {
   lock.unlock();
   auto made = sealed_mapper(bytes).map(wanted);
   lock.lock();
+  PINFOLD_ASSERT(reserved_ > 0 && pieces_.size() < pieces_.capacity(), "the place of the mapping is reserved");
+  PINFOLD_ASSERT(bytes_ >= counted && (!made || made->memory.size() <= counted),
+                 "a mapping has no more bytes than were counted");
   --reserved_;
   bytes_ -= counted - (made ? made->memory.size() : 0);
   if (made) pieces_.push_back({*made, false});
@@ -78,6 +82,7 @@ void arena::give_back(const mapping& unused) noexcept {
   std::lock_guard lock(mutex_);
   const auto found =
       std::ranges::find_if(pieces_, [&](const piece& one) { return one.made.memory.begin == unused.memory.begin; });
+  PINFOLD_ASSERT(found == pieces_.end() || !found->idle, "a mapping is given back once");
   if (found != pieces_.end()) found->idle = true;
 }
 

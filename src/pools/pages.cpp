@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pools/pages.hpp"
 
+#include "os/check.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -102,6 +104,7 @@ result<void> mapper::fill(mapping& made) noexcept {
 }
 
 result<mapping> mapper::attempt(page_kind kind) noexcept {
+  PINFOLD_ASSERT(kind != page_kind::best, "an attempt is for one kind of pages");
   if (kind != page_kind::plain && bytes_ < huge_page)
     return fail(errc::unsupported, "the slab is smaller than a huge page");
   const auto place = obtain(bytes_as(bytes_, kind), kind);

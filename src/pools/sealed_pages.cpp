@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pools/sealed_pages.hpp"
 
+#include "os/check.hpp"
+
 #include <cerrno>
 #include <fcntl.h>
 #include <linux/memfd.h>
@@ -40,6 +42,7 @@ result<range> sealed_mapper::obtain(std::size_t bytes, page_kind kind) noexcept 
 }
 
 result<range> sealed_mapper::map_file(std::size_t bytes, page_kind kind) const noexcept {
+  PINFOLD_ASSERT(file_ >= 0, "the file to be mapped is open");
   void* place = nullptr;
   if (kind != page_kind::hugetlb) {  // hugetlbfs finds an aligned place by itself
     const auto reserved = reserve(bytes, PROT_NONE);

@@ -3,6 +3,7 @@
 /// Lists slabs by their longest free block.
 #pragma once
 
+#include "os/check.hpp"
 #include "pools/slab.hpp"
 
 #include <array>
@@ -24,6 +25,8 @@ class slab_list {
 
   void remove(slab& one) noexcept {
     if (one.listed == 0) return;
+    PINFOLD_ASSERT(one.previous != nullptr || first_[one.listed] == &one,
+                   "only the first slab of a list has none before it");
     if (one.next != nullptr) one.next->previous = one.previous;
     (one.previous == nullptr ? first_[one.listed] : one.previous->next) = one.next;
     if (first_[one.listed] == nullptr) filled_.erase(one.listed);
@@ -44,6 +47,7 @@ class slab_list {
 
  private:
   void add(slab& one, unsigned in) noexcept {
+    PINFOLD_ASSERT(one.listed == 0 && one.previous == nullptr, "a slab is in one list at most");
     one.listed = in;
     one.next = first_[in];
     if (one.next != nullptr) one.next->previous = &one;

@@ -2,6 +2,8 @@
 // Allocations.
 #include "pools/slab_pool.hpp"
 
+#include "os/check.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -90,9 +92,11 @@ slab* slab_pool::take_large(const wish& what) noexcept {
 }
 
 slab_grant slab_pool::grant(slab& from, std::uint32_t at, lock& guard) noexcept {
+  PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the lock");
   const std::size_t begin = at * from.granule;
   const std::size_t bytes = from.blocks.allocated(at) * from.granule;
   from.used += bytes;
+  PINFOLD_ASSERT(bytes > 0 && from.used <= from.mapping.memory.size(), "a slab hands out no more than it has");
   ++from.allocations;
   free_.place(from);
   const slab_grant made{from.at(begin), &from.object};
@@ -102,6 +106,8 @@ slab_grant slab_pool::grant(slab& from, std::uint32_t at, lock& guard) noexcept 
 
 // From here on the bytes belong to the caller, so clearing them needs no lock.
 void slab_pool::hand_out(slab& in, std::size_t begin, std::size_t end, lock& guard) const noexcept {
+  PINFOLD_ASSERT(guard.owns_lock() && end <= in.mapping.memory.size(),
+                 "the caller holds the lock, and the bytes lie in the slab");
   const std::size_t dirty = std::min(end, in.touched);
   in.touched = std::max(in.touched, end);
   std::byte* const data = in.at(begin);
@@ -128,6 +134,7 @@ result<void> slab_pool::deallocate(void* data, std::size_t bytes) noexcept {
     ++misuses_;
     return fail(errc::invalid_argument, "the pool has no allocation of this size at this address");
   }
+  PINFOLD_ASSERT(in->allocations > 0, "the allocations of a slab are counted");
   --in->allocations;
   const std::size_t freed = in->blocks.allocated(at) * in->granule;
   if (in->leases > 0) {
@@ -135,6 +142,7 @@ result<void> slab_pool::deallocate(void* data, std::size_t bytes) noexcept {
     in->resting += freed;
     return {};
   }
+  PINFOLD_ASSERT(in->used >= freed, "a slab gets back no more than it handed out");
   in->used -= freed;
   in->blocks.free(at);
   free_.place(*in);
@@ -174,8 +182,10 @@ slab* slab_pool::lease(const void* data) noexcept {
 
 bool slab_pool::release(slab& leased) noexcept {
   lock guard(mutex_);
+  PINFOLD_ASSERT(leased.leases > 0, "the leases of a slab are counted");
   if (--leased.leases > 0) return false;
   leased.blocks.wake();
+  PINFOLD_ASSERT(leased.resting <= leased.used, "what rests counts as used");
   leased.used -= std::exchange(leased.resting, 0);
   free_.place(leased);
   if (!ended_) return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Making slabs and giving them back.
+#include "os/check.hpp"
 #include "pools/arena.hpp"
 #include "pools/slab_pool.hpp"
 
@@ -50,6 +51,7 @@ slab* slab_pool::around(const void* data) const noexcept {
 
 // Makes a slab for which room is reserved, and takes its first block at once, so that no other thread can take it.
 result<slab*> slab_pool::grow(const wish& what, lock& guard) noexcept try {
+  PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the lock");
   const std::size_t bytes = what.large ? std::max(what.bytes, what.alignment) : options_.slab_bytes;
   const bool small = options_.pages == page_kind::plain || bytes < pools::huge_page;
   const std::size_t most = pools::bytes_as(bytes, small ? page_kind::plain : page_kind::thp);
@@ -63,15 +65,19 @@ result<slab*> slab_pool::grow(const wish& what, lock& guard) noexcept try {
       const bool short_of =
           !attempt && (attempt.error() == errc::out_of_resources || attempt.error() == errc::over_budget);
       if (attempt || !short_of || give_back(guard) == 0) {
+        PINFOLD_ASSERT(bytes_ >= most, "the room for the slab is reserved");
         bytes_ -= most;
         return attempt;
       }
     }
   });
+  PINFOLD_ASSERT(arriving_ > 0 && table_.size() < table_.capacity(), "the place in the table is reserved");
   --arriving_;
   if (!made) return tl::unexpected(made.error());
   slab* const fresh = adopt(std::move(*made));
-  static_cast<void>(fresh->blocks.take(what.granules, what.alignment_granules, pools::block_map::effort::little));
+  [[maybe_unused]] const auto first =
+      fresh->blocks.take(what.granules, what.alignment_granules, pools::block_map::effort::little);
+  PINFOLD_ASSERT(first == 0U, "the first block of a new slab is for the request that made it");
   return fresh;
 } catch (const std::bad_alloc&) {
   return fail(errc::out_of_resources, "no memory for the record of another slab");
@@ -124,6 +130,7 @@ slab* slab_pool::take_unused() noexcept {
   slab* chain = nullptr;
   std::erase_if(table_, [&](place& one) {
     if (!one.is->unused()) return false;
+    PINFOLD_ASSERT(one.is->allocations == 0 && one.is->resting == 0, "an unused slab has no allocation");
     free_.remove(*one.is);
     slab* const unused = one.is.release();
     unused->next = std::exchange(chain, unused);
@@ -133,6 +140,7 @@ slab* slab_pool::take_unused() noexcept {
 }
 
 std::size_t slab_pool::give_back(lock& guard) noexcept {
+  PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the lock");
   slab* chain = take_unused();
   slab** last = &chain;
   for (; *last != nullptr; last = &(*last)->next) {
@@ -145,6 +153,7 @@ std::size_t slab_pool::give_back(lock& guard) noexcept {
   std::size_t freed = 0;
   slab* kept = free_unleased(chain, freed);
   guard.lock();
+  PINFOLD_ASSERT(bytes_ >= freed, "the bytes of a slab that goes are counted");
   bytes_ -= freed;
   while (kept != nullptr) {
     slab* const one = std::exchange(kept, kept->next);
@@ -188,6 +197,7 @@ bool slab_pool::end() noexcept {
 
 void slab_pool::keep_for_good(const std::shared_ptr<slab_pool>& core) noexcept {
   static std::atomic<slab_pool*> newest{nullptr};
+  PINFOLD_ASSERT(core->self_ == nullptr, "a pool is kept for good once");
   core->self_ = core;
   core->kept_before_ = newest.load(std::memory_order_seq_cst);
   while (!newest.compare_exchange_weak(core->kept_before_, core.get(), std::memory_order_seq_cst)) {
