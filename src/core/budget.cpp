@@ -38,6 +38,7 @@ budget::~budget() {
 
 // Draws what is missing, and a portion beside it while the budget is not tight.
 bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
+  PINFOLD_ASSERT(by.home_ == this, "a share draws from its own budget");
   const std::size_t more_bytes = bytes - std::min(bytes, by.spare_bytes_);
   const std::size_t more_count = count - std::min(count, by.spare_count_);
   os::scoped_lock guard(mutex_);
@@ -54,6 +55,7 @@ bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
   free_count_ -= more_count + portion_count;
   by.spare_bytes_ += more_bytes + portion_bytes;
   by.spare_count_ += more_count + portion_count;
+  PINFOLD_ASSERT(free_bytes_ <= max_bytes_ && free_count_ <= max_count_, "no more is drawn than was free");
   if (count_ > 1 && gathered_.load(std::memory_order_relaxed)) {  // what is not free is in use
     raise(peak_bytes_, max_bytes_ - free_bytes_);
     raise(peak_count_, max_count_ - free_count_);
@@ -75,6 +77,7 @@ void budget::put(std::size_t bytes, std::size_t count) noexcept {
   if (paid > 0) owed_bytes_.store(owed - paid, std::memory_order_relaxed);
   free_bytes_ += bytes - paid;
   free_count_ += count;
+  PINFOLD_ASSERT(free_bytes_ <= max_bytes_ && free_count_ <= max_count_, "no more is free than the limit");
   if (node_ != nullptr) return node_->give(bytes - paid);
   if (!gathered_.load(std::memory_order_relaxed) || free_bytes_ < max_bytes_ / 2 || free_count_ < max_count_ / 2)
     return;

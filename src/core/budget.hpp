@@ -44,14 +44,20 @@ class budget {
   }
   /// Returns this process's part in the node's budget; null without one.
   [[nodiscard]] node::membership* node() const noexcept { return node_; }
-  [[nodiscard]] share& of(std::size_t shard) noexcept { return shares_[shard]; }
+  [[nodiscard]] share& of(std::size_t shard) noexcept {
+    PINFOLD_ASSERT(shard < count_, "each shard has a share");
+    return shares_[shard];
+  }
   [[nodiscard]] std::size_t shares() const noexcept { return count_; }
 
   /// True when no share holds unused room. If false, a caller whose share found no room calls `tighten`, then
   /// `give_rest` for every share, and then `say_gathered`, while no other thread does so.
   [[nodiscard]] bool gathered() const noexcept { return count_ == 1 || gathered_.load(std::memory_order_acquire); }
   void tighten() noexcept PINFOLD_EXCLUDES(mutex_);
-  void say_gathered() noexcept { gathered_.store(true, std::memory_order_release); }
+  void say_gathered() noexcept {
+    PINFOLD_ASSERT(tight_.load(std::memory_order_relaxed), "no share draws a portion while they are gathered");
+    gathered_.store(true, std::memory_order_release);
+  }
 
   // Sums over all shares. Any thread.
   [[nodiscard]] std::size_t bytes_now() const noexcept;
@@ -92,6 +98,7 @@ class alignas(64) budget::share {
     if (bytes > spare_bytes_ || count > spare_count_ || owed) [[unlikely]] {
       if (!home_->draw(*this, bytes, count)) return false;
     }
+    PINFOLD_ASSERT(bytes <= spare_bytes_ && count <= spare_count_, "what was drawn suffices");
     spare_bytes_ -= bytes;
     spare_count_ -= count;
     use(bytes, count);

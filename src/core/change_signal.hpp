@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/wait_table.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -22,7 +23,9 @@ class change_signal {
    public:
     explicit waiter(change_signal& on) noexcept : on_(on) {}
     ~waiter() {
-      if (begun_) on_.waiters_.fetch_sub(1, std::memory_order_relaxed);
+      if (!begun_) return;
+      PINFOLD_ASSERT(on_.waiters_.load(std::memory_order_relaxed) > 0, "a thread that waits is counted");
+      on_.waiters_.fetch_sub(1, std::memory_order_relaxed);
     }
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
@@ -30,6 +33,7 @@ class change_signal {
     [[nodiscard]] bool begun() const noexcept { return begun_; }
     /// Announces the thread. Then it has to pass a barrier, and to check its condition again.
     void begin() noexcept {
+      PINFOLD_ASSERT(!begun_, "a thread announces itself once");
       begun_ = true;
       on_.waiters_.fetch_add(1, std::memory_order_seq_cst);
       seen_ = on_.changes();
@@ -38,6 +42,7 @@ class change_signal {
     void distrust() noexcept { trusts_ = false; }
     /// Waits for a change since the last check. Returns false when none came in time.
     [[nodiscard]] bool wait(deadline until) noexcept {
+      PINFOLD_ASSERT(begun_, "a thread announces itself before it waits");
       constexpr std::chrono::milliseconds longest_without_barrier{10};
       const auto end = trusts_ ? until : std::min(until, std::chrono::steady_clock::now() + longest_without_barrier);
       return on_.wait(seen_, end) || end < until;

@@ -3,6 +3,8 @@
 /// Event counts (R43): most are guarded by a shard's mutex and cost an addition; any thread may count the others.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -107,7 +109,10 @@ class guarded_number {
  public:
   operator std::size_t() const noexcept { return value_.load(std::memory_order_acquire); }
   void operator++() noexcept { set(value_.load(std::memory_order_relaxed) + 1); }
-  void operator--() noexcept { set(value_.load(std::memory_order_relaxed) - 1); }
+  void operator--() noexcept {
+    PINFOLD_ASSERT(value_.load(std::memory_order_relaxed) > 0, "a number of things does not fall below zero");
+    set(value_.load(std::memory_order_relaxed) - 1);
+  }
 
  private:
   void set(std::size_t now) noexcept { value_.store(now, std::memory_order_release); }

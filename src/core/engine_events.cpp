@@ -67,6 +67,7 @@ engine::reading engine::read_log(std::uint64_t target) noexcept {
 // Makes an invalidation pending in the shards that may have entries there. A shard without a cell that is in use by now
 // has none that was claimed before (shard_map.hpp).
 void engine::deliver(const range& gone) noexcept {
+  PINFOLD_ASSERT(gone.begin < gone.end, "an invalidation has a byte at least");
   saying it(*this, core::said_now::of::gone, {}, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
@@ -95,6 +96,7 @@ bool engine::process_pending(const range& wanted, core::leased_notices& still_he
       settle(in);
       still_held.note(invalidated.all());
       if (is_observed()) note_invalidated(invalidated);
+      PINFOLD_ASSERT(invalidated.all().size() <= left, "no more entries are invalidated than there was room for");
       left -= invalidated.all().size();
     });
   };

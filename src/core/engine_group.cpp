@@ -24,6 +24,8 @@ struct engine::group {
 };
 
 void engine::acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept {
+  PINFOLD_ASSERT(what.size() <= most_in_group && granted.size() == what.size(),
+                 "a group has its size, and a place for each result");
   static_cast<void>(ledger::of_this_thread());
   std::array<bool, most_in_group> done{};
   if (driver_.open_many != nullptr && !options_.trace_requests && !audit_) {
@@ -127,6 +129,7 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
 result<grant> engine::conclude(const request& what, group_member& one, result<opened>& made,
                                const deadlines& until) noexcept {
   shard& in = *one.in;
+  PINFOLD_ASSERT(one.fresh != nullptr, "a member is concluded once");
   entry& fresh = *std::exchange(one.fresh, nullptr);
   result<grant> granted = [&] {
     os::scoped_lock guard(in.mutex);

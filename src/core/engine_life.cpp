@@ -194,6 +194,9 @@ void engine::leave_shards() noexcept {
   }
 }
 
-engine* engine::leave() noexcept { return owing_.fetch_sub(1, std::memory_order_acq_rel) == 1 ? this : nullptr; }
+engine* engine::leave() noexcept {
+  PINFOLD_ASSERT(owing_.load(std::memory_order_relaxed) > 0, "what needs the engine is counted");
+  return owing_.fetch_sub(1, std::memory_order_acq_rel) == 1 ? this : nullptr;
+}
 
 }  // namespace pinfold::detail

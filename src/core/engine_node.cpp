@@ -22,6 +22,7 @@ unsigned long long number(std::size_t bytes) noexcept { return bytes; }
 
 // Closes idle entries for other processes, until this one has no more than its even share.
 void engine::give_way(shard& in, std::size_t most) noexcept {
+  PINFOLD_ASSERT(budget_.node() != nullptr, "only a part of a node's budget gives way");
   auto& node = *budget_.node();
   node.yield_spare();
   for (std::size_t closed = 0; closed < most && node.crowds_others(); ++closed)
@@ -109,6 +110,7 @@ void engine::tell_refusal(shard& in, const entry& opening, core::node_request& r
 void engine::tell_no_room(shard& in, const entry& opening, const core::node_request& request,
                           event_kind kind) noexcept {
   if (!options_.sink) return;
+  PINFOLD_ASSERT(request.node() != nullptr, "the refusal is that of a node's budget");
   const bool waits = kind == event_kind::waits_for_node_budget;
   event what = about(opening, kind, waits ? severity::info : severity::warning);
   in.mutex.unlock();

@@ -12,7 +12,10 @@ namespace {
 template <class T>
 void unlink(T*& first, const T& gone) noexcept {
   T** link = &first;
-  while (*link != &gone) link = &(*link)->next;
+  while (*link != &gone) {
+    PINFOLD_ASSERT(*link != nullptr, "what is taken out is listed");
+    link = &(*link)->next;
+  }
   *link = gone.next;
 }
 
@@ -52,6 +55,7 @@ result<void> engine::begin_quiescing() noexcept {
 void engine::end_quiescing() noexcept {
   {
     const std::scoped_lock guard(remembered_mutex_);
+    PINFOLD_ASSERT(quiescing_, "a quiesce that ends was begun");
     quiescing_ = false;
   }
   changes_.notify();

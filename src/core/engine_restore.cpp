@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Registers again what `quiesce` closed, the most used first, on threads of its own.
 #include "core/engine.hpp"
+#include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/lease_base.hpp>
@@ -71,6 +72,7 @@ void restoration::state::work() noexcept {
   const detail::no_cancellation whole;
   while (!stop.load(std::memory_order_relaxed) && restore_one()) call_back();
   const std::scoped_lock guard(mutex);
+  PINFOLD_ASSERT(working > 0, "a thread that ends was counted");
   if (--working == 0) left.notify_all();
 }
 

@@ -35,7 +35,10 @@ void engine::mark_all_at_once(shard& in) noexcept {
 engine::looked engine::close_one_of_all_at_once() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   shard* with_victim = nullptr;
   lock_all();
-  for (shard& in : shards_) in.table.begin_evict_all();
+  for (shard& in : shards_) {
+    PINFOLD_ASSERT(in.table.settled(), "nothing is unsettled while a mutex is free");
+    in.table.begin_evict_all();
+  }
   const bool ordered = order_hits(shards_[0]);
   for (shard& in : shards_) {
     if (!ordered) static_cast<void>(order_hits(in));

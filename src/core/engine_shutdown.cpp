@@ -127,6 +127,7 @@ void engine::leave_to_leases(bool threads_ended) noexcept {
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);
     [[maybe_unused]] const engine* last = leave_if_last(in);
+    PINFOLD_ASSERT(in.drained && in.orphaned, "a shard closes what is open before the engine leaves it");
     PINFOLD_ASSERT(last == nullptr, "the cache itself has not left");
   }
   destroy(leave());

@@ -51,6 +51,9 @@ void entry_table::take_out(entry& closable) noexcept {
 }
 
 registration entry_table::object_of(const entry& one) const noexcept {
+  PINFOLD_ASSERT(
+      one.now() != entry_state::free && one.now() != entry_state::failed && one.now() != entry_state::opening,
+      "only what is open has an object");
   registration copy;
   std::memcpy(&copy, reinterpret_cast<const std::byte*>(one.hot()) + object_offset_, object_bytes_);
   return copy;
@@ -67,6 +70,7 @@ registration entry_table::begin_close(entry& closable) noexcept {
 }
 
 void entry_table::leave_index(entry& gone) noexcept {
+  PINFOLD_ASSERT(!gone.hot()->is(record::listed), "an entry leaves the hit table before the index");
   index_.erase(&gone);
   --size_;
   if (parts_.registered != nullptr) parts_.registered->remove(gone.covered());
@@ -109,6 +113,7 @@ void entry_table::mark_disturbed(const entry& closed) noexcept {
 }
 
 void entry_table::move_to_back(entry& quarantined) noexcept {
+  PINFOLD_ASSERT(quarantined.now() == entry_state::quarantined, "only an entry in quarantine waits for another try");
   quarantined_.remove(&quarantined);
   quarantined_.push_back(&quarantined);
 }
@@ -128,6 +133,7 @@ void entry_table::prepare_final_close() noexcept {
       queue(one);
     }
     if (one.now() != entry_state::live) return;
+    PINFOLD_ASSERT(!one.hot()->is(record::hittable), "the end of the cache has stopped all hits");
     if (one.in == index::list_id::reusable) reusable_.remove(&one);
     one.become(entry_state::evicting);
     evicting_.push_back(&one);

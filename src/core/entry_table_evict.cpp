@@ -28,6 +28,7 @@ void entry_table::begin_evict(entry& live) noexcept {
 }
 
 void entry_table::spare(entry& spared) noexcept {
+  PINFOLD_ASSERT(spared.in == index::list_id::reusable, "the hand passes entries that are kept");
   if (auto* const at = spared.used_at()) *at = ticks();
   reusable_.remove(&spared);
   reusable_.push_back(&spared);
@@ -35,6 +36,7 @@ void entry_table::spare(entry& spared) noexcept {
 
 // An entry that was hit since the hand passed, or is pinned, gets another round.
 void entry_table::begin_evict_victims(std::size_t of, unsigned rounds) noexcept {
+  PINFOLD_ASSERT(of > 0 && rounds > 0, "the hand passes each entry once at least");
   const auto wanted = std::min(batch, 1 + reusable_.size() / of);
   for (auto left = rounds * reusable_.size(); left > 0 && chosen_.size() < wanted && !reusable_.empty(); --left) {
     entry& one = *reusable_.front();
@@ -77,6 +79,7 @@ void entry_table::begin_evict_idle() noexcept {
 }
 
 void entry_table::revive_all_but_a_batch() noexcept {
+  PINFOLD_ASSERT(settled(), "only settled entries are revived");
   while (evicting_.size() > batch) revive(*evicting_.front());
 }
 

@@ -40,6 +40,7 @@ void entry_table::sample(entry& found) noexcept {
 }
 
 void entry_table::make_persistent(entry& found) noexcept {
+  PINFOLD_ASSERT(!found.bypass, "a bypass ends with its last lease");
   if (found.persistent) return;
   if (found.in == index::list_id::reusable) reusable_.remove(&found);
   found.persistent = true;
@@ -86,6 +87,7 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   PINFOLD_ASSERT(live.now() == entry_state::live, "only live entries are hit");
   if (parts_.hits_need_the_mutex.load(std::memory_order_relaxed) || live.bypass || ended_ || hits_stopped_ > 0) return;
   if (!hot.is(record::listed) && !parts_.hit_table.insert(&hot)) return;
+  PINFOLD_ASSERT(until_hints_ > 0, "the hints were adjusted when their count ran out");
   if (--until_hints_ == 0) [[unlikely]]
     adjust_hints();
   if (parts_.hit_table.growing()) [[unlikely]]
@@ -93,6 +95,7 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   const bool was_counted = !hot.is(record::hittable);
   hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
           parts_.view.number_in_word);
+  PINFOLD_ASSERT(!was_counted || open_not_hittable() > 0, "an open entry out of reach of hits is counted");
   if (was_counted) open_not_hittable_.store(open_not_hittable() - 1, std::memory_order_release);
 }
 
@@ -120,12 +123,14 @@ void entry_table::resume_hits() noexcept {
 }
 
 void entry_table::end() noexcept {
+  PINFOLD_ASSERT(!ended_, "a cache ends once");
   ended_ = true;
   index_.for_each([this](entry& one) { stop_hits(one); });
 }
 
 void entry_table::stop_hits(entry& one) noexcept {
   if (!one.hot()->is(record::hittable)) return;
+  PINFOLD_ASSERT(one.now() == entry_state::live, "only live entries are hittable");
   open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
   one.hot()->clear(record::hittable);
 }

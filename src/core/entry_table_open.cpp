@@ -14,6 +14,7 @@ const int entry_table::forgets_thread = ::pthread_atfork(nullptr, nullptr, [] { 
 std::int32_t entry_table::ask_for_thread() noexcept { return known_thread = static_cast<std::int32_t>(::gettid()); }
 
 void entry_table::write_token(record& hot, const request& what) const noexcept {
+  PINFOLD_ASSERT(what.token != nullptr, "memory of a peer has a token");
   auto* bytes = reinterpret_cast<std::byte*>(&hot);
   const detail::imported_part beside{nullptr, what.peer};
   std::memcpy(bytes + sizeof(record), &beside, sizeof beside);
@@ -31,6 +32,7 @@ void entry_table::claim_specially(entry& fresh, const request& what) noexcept {
 // Marks the entries that overlap the new one, itself included: the one that is published last looks for those that it
 // supersedes, and for one that covers it.
 void entry_table::note_overlap(entry& fresh) noexcept {
+  PINFOLD_ASSERT(fresh.now() == entry_state::opening, "an entry meets those that were there before it");
   index_.find_overlap(fresh.peer(), fresh.covered(), [](entry& one) {
     one.near = true;
     return false;
@@ -64,6 +66,7 @@ void entry_table::make_unshared(entry& opening) noexcept {
 }
 
 void entry_table::publish_doomed(entry& opening) noexcept {
+  PINFOLD_ASSERT(opening.doomed && !opening.hot()->is(record::listed), "no request finds a doomed entry");
   opening.become(entry_state::draining);
   held_.push_back(&opening);
 }
@@ -86,6 +89,7 @@ void entry_table::fail(entry& opening) noexcept {
 void entry_table::quarantine_opened(entry& opening) noexcept {
   const transition of(*this, opening);
   --openings_;
+  PINFOLD_ASSERT(!opening.in_driver, "the driver has answered");
   opening.become(entry_state::quarantined);
   parts_.counts.add(counter::quarantined);
   quarantined_.push_back(&opening);

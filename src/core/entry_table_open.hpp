@@ -19,6 +19,7 @@ inline entry_table::new_entry entry_table::claim(const request& what, const exte
   const transition of(*this, fresh);
   record& hot = *fresh.hot();
   const range covered = to.covered;
+  PINFOLD_ASSERT(covered.begin < covered.end, "a request has a byte at least");
   hot.begin.store(covered.begin, std::memory_order_relaxed);
   hot.end.store(covered.end, std::memory_order_relaxed);
   fresh.access = to.access;

@@ -51,6 +51,7 @@ std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<en
 }
 
 void entry_table::supersede(const range& covered, access_flags access, const entry* by) noexcept {
+  PINFOLD_ASSERT(token_bytes_ == 0, "only local memory is superseded");
   index_.find_overlap({}, covered, [&](entry& one) {
     const bool lesser = &one != by && one.findable() && one.now() != entry_state::opening && !one.persistent &&
                         covered.contains(one.covered()) && contains_all(access, one.access);

@@ -22,6 +22,7 @@ void entry_table::turn_into_bypass(entry& opening, std::size_t more_bytes) noexc
 }
 
 void entry_table::shrink(entry& opening, std::size_t bytes) noexcept {
+  PINFOLD_ASSERT(opening.now() == entry_state::opening, "the room of an open entry is constant");
   PINFOLD_ASSERT(bytes <= opening.bytes, "an entry shrinks");
   const std::size_t less = opening.bytes - bytes;
   opening.bytes = bytes;
@@ -30,6 +31,7 @@ void entry_table::shrink(entry& opening, std::size_t bytes) noexcept {
 }
 
 void entry_table::charge(entry& opening, std::size_t bytes) noexcept {
+  PINFOLD_ASSERT(opening.now() == entry_state::opening, "the room of an open entry is constant");
   if (!opening.counted) return go_without_room(opening, bytes);
   parts_.room.charge(bytes);
   opening.bytes += bytes;

@@ -2,6 +2,7 @@
 #include "core/debug_layout.hpp"
 #include "core/hints.hpp"
 #include "os/barrier.hpp"
+#include "os/check.hpp"
 #include "os/page_bytes.hpp"
 
 #include <pinfold/detail/ledger.hpp>
@@ -69,6 +70,8 @@ struct ledger_owner {
   ~ledger_owner() {
     at_its_end = true;
     ledger* left = std::exchange(ledger::mine, &ledger::no_ledger);
+    PINFOLD_ASSERT(left != &ledger::no_ledger && left->taken_.load(std::memory_order_relaxed),
+                   "a thread keeps its ledger to its end");
     left->taken_.store(false, std::memory_order_release);
   }
 };
@@ -91,6 +94,7 @@ ledger* ledger::first_of_this_thread() noexcept {
   if (at_its_end || os::barrier_in_use() == os::barrier_policy::fences) return nullptr;
   ledger* taken = take_one();
   if (taken == nullptr) return nullptr;
+  PINFOLD_ASSERT(mine == &no_ledger, "a thread takes one ledger");
   mine = taken;
   static thread_local const ledger_owner owner;
   static_cast<void>(owner);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "index/entry.hpp"
+#include "os/check.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -16,7 +17,10 @@ class open_waiter {
   open_waiter(open_waiter*& all, const index::entry& on) noexcept : all_(all), on_(on), next_(all) { all = this; }
   ~open_waiter() {
     open_waiter** at = &all_;
-    while (*at != this) at = &(*at)->next_;
+    while (*at != this) {
+      PINFOLD_ASSERT(*at != nullptr, "a thread that waits is listed");
+      at = &(*at)->next_;
+    }
     *at = next_;
   }
   open_waiter(const open_waiter&) = delete;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/page_audit.hpp"
 
+#include "os/check.hpp"
 #include "os/page_bytes.hpp"
 
 #include <algorithm>
@@ -42,6 +43,7 @@ std::optional<std::uint32_t> page_audit::possible(std::uint32_t one_in) noexcept
 page_audit::page_audit(std::uint32_t one_in) noexcept : one_in_(one_in), pagemap_(open_pagemap()) {}
 
 std::optional<std::uint64_t> page_audit::fingerprint(const range& memory) const noexcept {
+  PINFOLD_ASSERT(memory.begin < memory.end, "a registration has a page at least");
   std::array<std::uint64_t, 512> words;
   const auto last = (memory.end - 1) / os::page_bytes();
   std::uint64_t made = 0xcbf29ce484222325ULL;

@@ -18,7 +18,9 @@ class release_watch {
  public:
   explicit release_watch(change_signal& changes) noexcept : changes_(changes) {}
   ~release_watch() {
-    if (begun_) detail::releases_awaited.fetch_sub(1, std::memory_order_seq_cst);
+    if (!begun_) return;
+    PINFOLD_ASSERT(detail::releases_awaited.load(std::memory_order_relaxed) > 0, "a thread that waits is counted");
+    detail::releases_awaited.fetch_sub(1, std::memory_order_seq_cst);
   }
   release_watch(const release_watch&) = delete;
   release_watch& operator=(const release_watch&) = delete;

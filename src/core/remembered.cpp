@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/remembered.hpp"
 
+#include "os/check.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -21,6 +23,7 @@ bool used_less(const remembered& one, const remembered& other) noexcept {
 }  // namespace
 
 void remembered_list::swap(remembered_list& other) noexcept {
+  PINFOLD_ASSERT(token_bytes_ == other.token_bytes_, "both lists are of one driver");
   std::swap(all_, other.all_);
   std::swap(tokens_, other.tokens_);
   std::swap(gone_, other.gone_);
@@ -41,6 +44,7 @@ void remembered_list::reserve(std::size_t more) {
 }
 
 void remembered_list::add(const remembered& one, const std::byte* token) noexcept {
+  PINFOLD_ASSERT(room() > 0 && tokens_.capacity() - tokens_.size() >= token_bytes_, "the caller has made room");
   all_.push_back(one);
   if (registered_ != nullptr) registered_->add(one.where);  // prepared: it was registered
   if (token_bytes_ == 0) return;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/deadlines.hpp"
+#include "os/check.hpp"
 
 #include <condition_variable>
 #include <cstddef>
@@ -23,6 +24,7 @@ class rundown {
   }
   void leave() noexcept {
     const std::scoped_lock guard(mutex_);
+    PINFOLD_ASSERT(inside_ > 0, "a call that leaves was let in");
     if (--inside_ == 0) empty_.notify_all();
   }
   [[nodiscard]] bool stopped() const noexcept {

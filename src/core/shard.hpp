@@ -14,6 +14,7 @@
 #include "index/entry_pool.hpp"
 #include "index/hit_table.hpp"
 #include "index/record_page.hpp"
+#include "os/check.hpp"
 
 #include <pinfold/detail/engine.hpp>
 
@@ -29,6 +30,8 @@ class owned_control_block {
   /// Throws `std::bad_alloc`.
   explicit owned_control_block(const void* engine) : block_(index::take_control_block()) {
     if (block_ == nullptr) throw std::bad_alloc();
+    PINFOLD_ASSERT(block_->engine.load(std::memory_order_relaxed) == nullptr,
+                   "a control block is of one shard at a time");
     block_->engine.store(engine, std::memory_order_release);
   }
   ~owned_control_block() {
@@ -113,7 +116,10 @@ class shards {
   [[nodiscard]] shard_map& map() noexcept { return map_; }
   [[nodiscard]] const shard_map& map() const noexcept { return map_; }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
-  [[nodiscard]] shard& operator[](std::size_t number) const noexcept { return memory_[number]; }
+  [[nodiscard]] shard& operator[](std::size_t number) const noexcept {
+    PINFOLD_ASSERT(number < count_, "the cache has a shard of this number");
+    return memory_[number];
+  }
   [[nodiscard]] shard* begin() const noexcept { return memory_; }
   [[nodiscard]] shard* end() const noexcept { return memory_ + count_; }
 

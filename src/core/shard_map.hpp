@@ -3,6 +3,8 @@
 /// Which shard of a cache has the registrations of which addresses.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <pinfold/options.hpp>
 #include <pinfold/range.hpp>
 
@@ -29,12 +31,15 @@ class shard_map {
   explicit shard_map(std::size_t shards) noexcept
       : shift_(shards > 1 ? 64 - static_cast<unsigned>(std::bit_width(shards - 1)) : 0),
         factor_(shards > 1 ? 0x9e3779b97f4a7c15ULL : 0),
-        levels_(shards > 1 ? 0 : 1) {}
+        levels_(shards > 1 ? 0 : 1) {
+    PINFOLD_ASSERT(std::has_single_bit(shards) && shards <= most_shards, "a set has a bit for each shard");
+  }
 
   [[nodiscard]] bool one() const noexcept { return factor_ == 0; }
 
   /// Returns the level of the smallest cell that contains the range, 0 for the smallest cells.
   [[nodiscard]] static unsigned level_of(const range& where) noexcept {
+    PINFOLD_ASSERT(where.begin < where.end, "a range without a byte lies in no cell");
     const auto differs = static_cast<unsigned>(std::bit_width(where.begin ^ (where.end - 1)));
     unsigned level = 0;
     while (differs > cell_bits[level]) ++level;
@@ -58,6 +63,7 @@ class shard_map {
 
   /// Says that there will be an entry in a cell of this level. Has to come before the entry.
   void use(unsigned level) noexcept {
+    PINFOLD_ASSERT(level <= last_level, "cells have four sizes");
     const auto bit = std::uint8_t{1} << level;
     if ((levels_.load(std::memory_order_seq_cst) & bit) == 0)
       levels_.fetch_or(static_cast<std::uint8_t>(bit), std::memory_order_seq_cst);

@@ -3,6 +3,7 @@
 /// Waiting for one entry, or for room, without a condition variable in every entry.
 #pragma once
 
+#include "os/check.hpp"
 #include "os/mutex.hpp"
 
 #include <array>
@@ -25,6 +26,7 @@ class wait_table {
     bucket& mine = bucket_of(what);
     ++mine.waiters;
     const bool in_time = mine.changed.wait_until(held, until) == std::cv_status::no_timeout;
+    PINFOLD_ASSERT(mine.waiters > 0, "a thread that waits is counted");
     --mine.waiters;
     return in_time;
   }
