@@ -44,8 +44,7 @@ TEST_F(cli_replay, every_policy_is_compared_with_lru) {
       EXPECT_EQ(row.at("x_lru"), 1.0);
     }
   }
-  for (const char* name : {"lru", "second-chance", "sieve", "classes-2", "offline"})
-    EXPECT_EQ(seen[name], 2) << name;
+  for (const char* name : {"lru", "second-chance", "sieve", "classes-2", "offline"}) EXPECT_EQ(seen[name], 2) << name;
 }
 
 // All synthetic traces take seconds. When the first row is complete depends on the machine.

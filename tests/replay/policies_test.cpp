@@ -193,8 +193,7 @@ TEST(policies, cost_aware_policies_pay_less) {
     ADD_FAILURE() << name;
     return 0.0;
   };
-  for (const char* name : {"classes-2", "offline"})
-    EXPECT_LT(cost(name), 0.5 * cost("lru")) << name;
+  for (const char* name : {"classes-2", "offline"}) EXPECT_LT(cost(name), 0.5 * cost("lru")) << name;
 }
 
 // Where all costs are equal and no frequencies count there is one queue, and the policy is second chance.
