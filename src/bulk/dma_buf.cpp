@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/check.hpp"
+#include "os/file.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/detail/or_error.hpp>
@@ -124,7 +125,13 @@ struct shared_dma_buf::state {
 
   // What it throws must not leave the memory listed as being exported.
   [[nodiscard]] result<std::optional<exported_dma_buf>> call_exporter(const range& memory) const noexcept try {
-    return exporter(memory);
+    auto made = exporter(memory);
+    if (!made) return made;
+    std::optional<exported_dma_buf>& buffer = *made;
+    if (!buffer) return made;
+    buffer->descriptor = os::above_standard(buffer->descriptor);
+    if (buffer->descriptor < 0) return fail_errno(os::code_for(errno), errno, "no descriptor is left for a dma-buf");
+    return made;
   } catch (...) {
     return fail(errc::driver_error, "the function that exports dma-bufs threw an exception, or is empty");
   }

@@ -63,6 +63,7 @@ result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::share
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return os::fail_system("cannot create the exporter's wake-up sockets");
   std::array<file, 2> wake{file(ends[0]), file(ends[1])};
+  if (!wake[0] || !wake[1]) return os::fail_system("cannot keep the exporter's wake-up sockets");
   std::unique_ptr<server> made(new server(exporter, std::move(*listener), std::move(wake), std::move(from)));
   if (const int native = made->launch(); native != 0) {
     return fail_errno(os::code_for(native), native, "cannot start the exporter's thread");

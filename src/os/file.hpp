@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,15 +15,30 @@
 
 namespace pinfold::os {
 
+/// Returns `owned`, or a copy of it with a number above 2 where its number is 0, 1 or 2. A program that closed its
+/// standard output still prints to number 1, and would print into the library's file. Returns -1, with `errno` set and
+/// `owned` closed, where no number is left. Safe in signal handlers.
+[[nodiscard]] inline int above_standard(int owned) noexcept {
+  if (owned < 0 || owned > STDERR_FILENO) return owned;
+  const int higher = ::fcntl(owned, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int native = errno == EINVAL ? EMFILE : errno;  // EINVAL: RLIMIT_NOFILE is 3 or less
+  ::close(owned);
+  if (higher < 0) errno = native;
+  return higher;
+}
+
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
 ///
 /// A program may close descriptors that it does not own (closefrom(3)), and then get the same numbers for files of its
 /// own. So a `file` remembers its inode, and closes the number only while it refers to that inode. Files without an
 /// inode of their own (eventfd, and pidfd before Linux 6.9) cannot be told apart from others of their kind.
+///
+/// Never keeps the numbers 0, 1 and 2 (`above_standard`): a `file` made of one of them has another number, and owns
+/// nothing, with `errno` set, where no other number is left.
 class file {
  public:
   file() noexcept = default;
-  explicit file(int owned) noexcept : number_(owned), inode_(inode_behind(owned)) {}
+  explicit file(int owned) noexcept : number_(above_standard(owned)), inode_(inode_behind(number_)) {}
   file(file&& other) noexcept : number_(std::exchange(other.number_, -1)), inode_(other.inode_) {}
   file& operator=(file&& other) noexcept {
     file taken(std::move(other));

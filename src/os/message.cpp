@@ -67,8 +67,10 @@ received_message receive_message(int socket, std::span<std::byte> body, std::spa
   header.msg_controllen = control_bytes(passed.size());
   const auto bytes = uninterrupted([&] { return ::recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC); });
   if (bytes < 0) return {bytes, 0, false, false};
-  return {bytes, take_descriptors(header, passed), (header.msg_flags & MSG_CTRUNC) != 0,
-          (header.msg_flags & MSG_TRUNC) != 0};
+  const auto taken = take_descriptors(header, passed);
+  const bool lost = std::any_of(passed.begin(), passed.begin() + static_cast<std::ptrdiff_t>(taken),
+                                [](const file& one) { return !one; });  // no number above 2 was left
+  return {bytes, taken, lost || (header.msg_flags & MSG_CTRUNC) != 0, (header.msg_flags & MSG_TRUNC) != 0};
 }
 
 result<ucred> other_end(const file& socket) noexcept {

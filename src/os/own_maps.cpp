@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/own_maps.hpp"
 
+#include "os/file.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <atomic>
@@ -14,13 +15,7 @@ namespace pinfold::detail {
 
 namespace {
 
-int open_maps() noexcept {
-  const int opened = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (opened < 0 || opened > STDERR_FILENO) return opened;
-  const int higher = ::fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // leaves 0, 1 and 2 to the program
-  ::close(opened);
-  return higher;
-}
+int open_maps() noexcept { return os::above_standard(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)); }
 
 /// The descriptor that stays open. A program may close it and get its number back for another file: hence the identity,
 /// which only this process's maps have. A mixture of two identities, from two threads' stores, is harmless: any file

@@ -13,6 +13,7 @@ result<void> thread::start(const char* name, void (*body)(void* self), void* sel
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
     return fail_system("cannot create the sockets that wake a thread");
   ends_ = {file(ends[0]), file(ends[1])};
+  if (!ends_[0] || !ends_[1]) return fail_system("cannot keep the sockets that wake a thread");
   name_ = name;
   body_ = body;
   self_ = self;

@@ -5,7 +5,6 @@
 #include "monitors/bpf/slots.hpp"
 #include "monitors/bpf/wire.hpp"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -26,8 +25,7 @@ result<void> check_server(const os::file& socket) noexcept {
 result<os::file> connect_to(std::string_view path) noexcept {
   const auto address = bpf_address::of(path);
   if (!address) return tl::unexpected(address.error());
-  const os::file made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  os::file socket(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  os::file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return bpf_fail("cannot create a socket");
   ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &answer_limit, sizeof answer_limit);
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &answer_limit, sizeof answer_limit);

@@ -72,11 +72,8 @@ result<void> attach_all(const object& loaded, bpf_links& links) noexcept {
   bpf_program* each = nullptr;
   while ((each = ::bpf_object__next_program(loaded.get(), each)) != nullptr) {
     if (count == links.size()) return fail(errc::unsupported, "there are more kernel programs than links");
-    const os::file made(bpf_attach(::bpf_program__fd(each)));
-    if (!made) return bpf_fail("cannot attach the monitor's kernel programs");
-    // A program that closed 0, 1 or 2 wants those numbers back.
-    links[count] = os::file(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-    if (!links[count++]) return bpf_fail("cannot get a descriptor of a kernel program");
+    links[count] = os::file(bpf_attach(::bpf_program__fd(each)));
+    if (!links[count++]) return bpf_fail("cannot attach the monitor's kernel programs");
   }
   if (count != links.size()) return fail(errc::unsupported, "there are fewer kernel programs than links");
   return {};

@@ -2,6 +2,7 @@
 #include "monitors/userfaultfd/kernel.hpp"
 
 #include "os/check.hpp"
+#include "os/file.hpp"
 #include "os/page_bytes.hpp"
 
 #include <cerrno>
@@ -65,11 +66,7 @@ event meaning_of(const uffd_msg& said) noexcept {
 }  // namespace
 
 descriptor descriptor::of(int fresh) noexcept {
-  if (fresh >= 0 && fresh <= STDERR_FILENO) {
-    const int higher = ::fcntl(fresh, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    ::close(fresh);
-    fresh = higher;
-  }
+  fresh = os::above_standard(fresh);
   struct stat seen{};
   if (fresh < 0 || ::fstat(fresh, &seen) != 0) return {.number = fresh};
   return {.number = fresh, .device = seen.st_dev, .inode = seen.st_ino};
