@@ -16,30 +16,27 @@ namespace pinfold {
 namespace {
 
 // Checks that the file can be appended to, and writes the heading to an empty one.
-result<void> begin_trace(int descriptor) noexcept {
+result<void> begin_trace(const os::file& opened) noexcept {
   struct stat facts{};
-  if (::fstat(descriptor, &facts) != 0) return fail_errno(errc::driver_error, errno, "cannot read the trace file");
+  if (::fstat(opened.number(), &facts) != 0) return fail_errno(errc::driver_error, errno, "cannot read the trace file");
   if (!S_ISREG(facts.st_mode)) return fail(errc::invalid_argument, "not a regular file");
   const auto heading = std::string(detail::trace_heading) + "\n";
   if (facts.st_size == 0) {
-    if (::write(descriptor, heading.data(), heading.size()) == static_cast<ssize_t>(heading.size())) return {};
+    if (::write(opened.number(), heading.data(), heading.size()) == static_cast<ssize_t>(heading.size())) return {};
     return fail_errno(errc::driver_error, errno, "cannot write the trace file");
   }
   std::string start(heading.size(), '\0');
-  const auto got = ::pread(descriptor, start.data(), start.size(), 0);
+  const auto got = ::pread(opened.number(), start.data(), start.size(), 0);
   if (got < 0) return fail_errno(errc::driver_error, errno, "cannot read the trace file");
   if (start != heading) return fail(errc::invalid_argument, "the file exists and is not a trace");
   return {};
 }
 
 result<std::shared_ptr<detail::trace_writer>> open_writer(const std::string& path, std::string complain_as) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor < 0) return fail_errno(errc::driver_error, errno, "cannot open the trace file");
-  if (auto begun = begin_trace(descriptor); !begun) {
-    ::close(descriptor);
-    return tl::unexpected(begun.error());
-  }
-  auto made = std::make_shared<detail::trace_writer>(descriptor, std::move(complain_as));
+  os::file opened(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+  if (!opened) return fail_errno(errc::driver_error, errno, "cannot open the trace file");
+  if (auto begun = begin_trace(opened); !begun) return tl::unexpected(begun.error());
+  auto made = std::make_shared<detail::trace_writer>(std::move(opened), std::move(complain_as));
   detail::trace_writer::flush_at_exit(made);
   return made;
 }

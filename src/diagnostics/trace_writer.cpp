@@ -87,14 +87,13 @@ std::atomic<unsigned> caches_so_far{0};
 
 }  // namespace
 
-trace_writer::trace_writer(int descriptor, std::string name)
-    : descriptor_(descriptor), name_(std::move(name)), process_(::getpid()), written_(clock::now()) {
+trace_writer::trace_writer(os::file file, std::string name)
+    : file_(std::move(file)), name_(std::move(name)), process_(::getpid()), written_(clock::now()) {
   buffer_.reserve(most_buffered);
 }
 
 trace_writer::~trace_writer() {
   static_cast<void>(flush());  // a failure is reported on standard error, if at all
-  ::close(descriptor_);
 }
 
 void trace_writer::flush_at_exit(const std::shared_ptr<trace_writer>& one) {
@@ -151,13 +150,18 @@ void trace_writer::append(std::string_view line) {
   buffer_ += line;
 }
 
-// Writes whole lines in one call, so that they do not mix with those of other processes.
+// Writes whole lines in one call, so that they do not mix with those of other processes. A program that closed the
+// descriptor may have another file of that number.
 void trace_writer::write_out() noexcept {
   written_ = clock::now();
   std::string_view rest = buffer_;
   if (process_ != ::getpid() || failure_) rest = {};
+  if (!rest.empty() && !file_.still_there()) {
+    give_up(EBADF);
+    rest = {};
+  }
   while (!rest.empty()) {
-    const auto done = ::write(descriptor_, rest.data(), rest.size());
+    const auto done = ::write(file_.number(), rest.data(), rest.size());
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
       give_up(done < 0 ? errno : EIO);

@@ -3,6 +3,8 @@
 /// The buffer between requests and their trace file. Internal.
 #pragma once
 
+#include "os/file.hpp"
+
 #include <pinfold/error.hpp>
 #include <pinfold/events.hpp>
 #include <pinfold/options.hpp>
@@ -23,9 +25,9 @@ inline constexpr std::string_view trace_heading = "# pinfold trace 1";
 /// A buffered writer of a trace file. Thread-safe. In a child of fork it drops everything.
 class trace_writer {
  public:
-  /// Takes over the descriptor, which must be open for appending. If the file cannot be written any more, a message on
-  /// standard error names `name`; an empty name means no message.
-  trace_writer(int descriptor, std::string name);
+  /// Takes over the file, which must be open for appending. If the file cannot be written any more, because the program
+  /// closed its descriptor, too, a message on standard error names `name`; an empty name means no message.
+  trace_writer(os::file file, std::string name);
   ~trace_writer();
   trace_writer(const trace_writer&) = delete;
   trace_writer& operator=(const trace_writer&) = delete;
@@ -46,7 +48,7 @@ class trace_writer {
   void write_out() noexcept;
   void give_up(int why) noexcept;
 
-  const int descriptor_;
+  const os::file file_;
   const std::string name_;
   const pid_t process_;
   std::mutex mutex_;

@@ -6,12 +6,16 @@
 #include <pinfold/trace_file.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -260,6 +264,36 @@ TEST_F(trace_files, a_full_disk_ends_the_recording_with_an_error) {
               if (f.cache.statistics().sink_failures != 0) ::_exit(2);
             }),
             0);
+}
+
+TEST_F(trace_files, closed_descriptor_ends_the_recording_and_leaves_the_programs_files_alone) {
+  EXPECT_EQ(in_child([this] {
+              int own = -1;
+              {
+                auto file = *trace_file::open(path_);
+                local_fixture f(recording(file, "c"));
+                ::closefrom(3);
+                own = ::memfd_create("pinfold-test", 0);
+                for (int number = own + 1; number < 64; ++number) ::dup2(own, number);
+                f.touch(0x1000, 0x2000);
+                const auto done = file.flush();
+                if (done || done.error().native != EBADF) ::_exit(1);
+              }
+              struct stat seen{};
+              for (int number = own; number < 64; ++number)
+                if (::fstat(number, &seen) != 0 || seen.st_size != 0) ::_exit(2);
+            }),
+            0);
+}
+
+TEST_F(trace_files, programs_without_standard_output_do_not_print_into_the_trace) {
+  EXPECT_EQ(in_child([this] {
+              ::close(STDOUT_FILENO);
+              auto file = *trace_file::open(path_);
+              if (::write(STDOUT_FILENO, "printed\n", 8) >= 0) ::_exit(1);
+            }),
+            0);
+  EXPECT_EQ(text(), "# pinfold trace 1\n");
 }
 
 constexpr const char* good =
