@@ -2,6 +2,7 @@
 #include <pinfold/trace_file.hpp>
 
 #include "diagnostics/trace_writer.hpp"
+#include "os/size_limit.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -22,8 +23,9 @@ result<void> begin_trace(const os::file& opened) noexcept {
   if (!S_ISREG(facts.st_mode)) return fail(errc::invalid_argument, "not a regular file");
   const auto heading = std::string(detail::trace_heading) + "\n";
   if (facts.st_size == 0) {
-    if (::write(opened.number(), heading.data(), heading.size()) == static_cast<ssize_t>(heading.size())) return {};
-    return fail_errno(errc::driver_error, errno, "cannot write the trace file");
+    const auto done = os::within_size_limit([&] { return ::write(opened.number(), heading.data(), heading.size()); });
+    if (done == static_cast<ssize_t>(heading.size())) return {};
+    return fail_errno(errc::driver_error, done < 0 ? errno : EFBIG, "cannot write the trace file");
   }
   std::string start(heading.size(), '\0');
   const auto got = ::pread(opened.number(), start.data(), start.size(), 0);

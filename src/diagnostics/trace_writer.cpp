@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "diagnostics/trace_writer.hpp"
 
+#include "os/size_limit.hpp"
+
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -161,7 +163,7 @@ void trace_writer::write_out() noexcept {
     rest = {};
   }
   while (!rest.empty()) {
-    const auto done = ::write(file_.number(), rest.data(), rest.size());
+    const auto done = os::within_size_limit([&] { return ::write(file_.number(), rest.data(), rest.size()); });
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
       give_up(done < 0 ? errno : EIO);

@@ -2,6 +2,7 @@
 #include "node_budget/shared_file.hpp"
 
 #include "os/check.hpp"
+#include "os/size_limit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -35,7 +36,8 @@ bool is_good(std::string_view name) noexcept {
 // Gives the file its memory, too: a write to a page that the file system has no room for would raise SIGBUS.
 result<void> fill(const os::file& fresh, std::uint64_t max_units) noexcept {
   int native = EINTR;
-  while (native == EINTR) native = ::posix_fallocate(fresh.number(), 0, sizeof(account));
+  while (native == EINTR)
+    native = os::within_size_limit([&] { return ::posix_fallocate(fresh.number(), 0, sizeof(account)); });
   if (native != 0) return fail_errno(os::code_for(native), native, "no memory for the account");
   void* const at = ::mmap(nullptr, sizeof(account), PROT_READ | PROT_WRITE, MAP_SHARED, fresh.number(), 0);
   if (at == MAP_FAILED) return os::fail_system("cannot map the account");

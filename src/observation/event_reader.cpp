@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "observation/clock.hpp"
 #include "observation/page_source.hpp"
+#include "os/size_limit.hpp"
 
 #include <pinfold/observation/reader.hpp>
 
@@ -100,7 +101,8 @@ result<void> event_reader::want_stacks(std::chrono::nanoseconds how_long) noexce
     state_->to = *std::move(to);
   }
   const auto until = now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(how_long.count(), 0));
-  const auto put = ::pwrite(state_->to.file().number(), &until, sizeof until, offsetof(page_header, stacks_until));
+  const auto put = os::within_size_limit(
+      [&] { return ::pwrite(state_->to.file().number(), &until, sizeof until, offsetof(page_header, stacks_until)); });
   if (put != sizeof until) return os::fail_system("cannot ask for call stacks");
   return {};
 }

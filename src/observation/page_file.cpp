@@ -4,6 +4,7 @@
 #include "observation/clock.hpp"
 #include "observation/page_source.hpp"
 #include "observation/process_identity.hpp"
+#include "os/size_limit.hpp"
 
 #include <pinfold/observation/reader.hpp>
 
@@ -113,7 +114,9 @@ result<std::byte*> map(const os::file& fresh) noexcept {
 
 result<void> allocate(const os::file& in, std::size_t from, std::size_t bytes) noexcept {
   int native = EINTR;
-  while (native == EINTR) native = ::posix_fallocate(in.number(), static_cast<off_t>(from), static_cast<off_t>(bytes));
+  while (native == EINTR)
+    native = os::within_size_limit(
+        [&] { return ::posix_fallocate(in.number(), static_cast<off_t>(from), static_cast<off_t>(bytes)); });
   if (native != 0) return fail_errno(os::code_for(native), native, "no memory for the statistics page");
   return {};
 }
@@ -138,8 +141,8 @@ result<mapped_file> make_page_file() {
                                        std::to_string(pid_namespace()),
                                    made.path);
   if (!fresh) return os::fail_system("cannot make the statistics page");
-  auto ready = ::ftruncate(fresh.number(), page_bytes) == 0 ? allocate(fresh, 0, caches_from)
-                                                            : os::fail_system("cannot size the statistics page");
+  const bool sized = os::within_size_limit([&] { return ::ftruncate(fresh.number(), page_bytes); }) == 0;
+  auto ready = sized ? allocate(fresh, 0, caches_from) : os::fail_system("cannot size the statistics page");
   const auto mapped = ready ? map(fresh) : tl::unexpected(ready.error());
   if (!mapped) {
     static_cast<void>(::unlink((made.path + unfinished).c_str()));

@@ -95,6 +95,7 @@ class file {
     case ENOMEM:
     case ENOBUFS:
     case ENOSPC:
+    case EFBIG:
     case EAGAIN:
     case ETOOMANYREFS: return errc::out_of_resources;
     case ENOSYS: return errc::unsupported;

@@ -2,6 +2,8 @@
 #include "pools/sealed_pages.hpp"
 
 #include "os/check.hpp"
+#include "os/file.hpp"
+#include "os/size_limit.hpp"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -34,9 +36,9 @@ result<range> sealed_mapper::obtain(std::size_t bytes, page_kind kind) noexcept 
   if (mseal(0, 0) != 0) return fail_errno(errc::unsupported, errno, "sealed memory needs mseal(2) of Linux 6.10");
   close_file();
   const unsigned huge = kind == page_kind::hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0U;
-  file_ = ::memfd_create("pinfold-sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge);
+  file_ = os::above_standard(::memfd_create("pinfold-sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge));
   if (file_ < 0) return fail_errno(errc::out_of_resources, errno, "cannot create a memfd for a slab");
-  if (::ftruncate(file_, static_cast<off_t>(bytes)) != 0)
+  if (os::within_size_limit([&] { return ::ftruncate(file_, static_cast<off_t>(bytes)); }) != 0)
     return fail_errno(errc::out_of_resources, errno, "cannot set the size of a slab's memfd");
   return map_file(bytes, kind);
 }

@@ -3,6 +3,7 @@
 #include "debugging/table.hpp"
 #include "os/mutex.hpp"
 #include "support/fixtures/local_fixture.hpp"
+#include "support/host/process_limits.hpp"
 #include "support/processes/in_child.hpp"
 
 #include <pinfold/dump_on_signal.hpp>
@@ -73,6 +74,16 @@ TEST_F(signal_dump, writes_the_entries_to_a_file_and_appends) {
     EXPECT_TRUE(dumped().starts_with(text)) << "an earlier dump stays";
     EXPECT_EQ(count_of("dump_end", dumped()), 2U);
     EXPECT_EQ(std::filesystem::status(file()).permissions(), std::filesystem::perms(0600));
+  });
+}
+
+TEST_F(signal_dump, limit_on_the_size_of_files_cuts_the_dump_off) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    const local_fixture f;
+    const lowered_limit low(RLIMIT_FSIZE, 100);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(dumped().size(), 100U);
   });
 }
 

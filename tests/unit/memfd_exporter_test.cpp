@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <fcntl.h>
 #include <set>
@@ -48,6 +49,16 @@ TEST(memfd_exporter, size_and_seals_are_final) {
   EXPECT_EQ(::fcntl(buffer.descriptor(), F_GET_SEALS) & expected, expected);
   EXPECT_NE(::ftruncate(buffer.descriptor(), 0), 0);
   EXPECT_EQ(::fallocate(buffer.descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+}
+
+TEST(memfd_exporter, limit_on_the_size_of_files_is_an_error) {
+  auto exporter = memfd_exporter::create().value();
+  const pinfold::testing::lowered_limit low(RLIMIT_FSIZE, page);
+  EXPECT_TRUE(exporter.allocate(page));
+  const auto refused = exporter.allocate(2 * page);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, errc::out_of_resources);
+  EXPECT_EQ(refused.error().native, EFBIG);
 }
 
 TEST(memfd_exporter, read_write_buffers_lack_only_the_seal_against_writes) {

@@ -3,6 +3,7 @@
 #include "node_budget/membership.hpp"
 #include "support/fixtures/local_fixture.hpp"
 #include "support/fixtures/node_account.hpp"
+#include "support/host/process_limits.hpp"
 #include "support/processes/child_process.hpp"
 
 #include <pinfold/node_budget.hpp>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -474,6 +476,15 @@ TEST(node_budget, a_process_with_more_than_its_share_gives_way_at_its_next_miss_
   EXPECT_LE(rich->bytes_here(), 32 * page) << "down to the even share";
   EXPECT_TRUE(f.acquire(0x100000, 0x100000 + 30 * page));
   EXPECT_EQ(hoards.cache.statistics().failed_acquires, 0U);
+}
+
+TEST(node_budget, limit_on_the_size_of_files_is_an_error) {
+  const node_account account;
+  const lowered_limit low(RLIMIT_FSIZE, page);
+  const auto refused = node_budget::open(account.name(), {.max_bytes = mebibyte, .pins = false});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, errc::out_of_resources);
+  EXPECT_EQ(refused.error().native, EFBIG);
 }
 
 TEST(node_budget, limits_say_which_one_binds) {

@@ -252,9 +252,8 @@ TEST_F(trace_files, files_that_are_no_trace_are_not_appended_to) {
   EXPECT_FALSE(trace_file::open(::testing::TempDir()));
 }
 
-TEST_F(trace_files, a_full_disk_ends_the_recording_with_an_error) {
+TEST_F(trace_files, a_limit_on_files_ends_the_recording_with_an_error_and_not_the_process) {
   EXPECT_EQ(in_child([this] {
-              ::signal(SIGXFSZ, SIG_IGN);
               auto file = *trace_file::open(path_);
               const lowered_limit low(RLIMIT_FSIZE, 4096);
               local_fixture f(recording(file, "c"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/cuda_ipc/segments.hpp"
 
+#include "os/size_limit.hpp"
+
 #include <cerrno>
 #include <fcntl.h>
 #include <new>
@@ -105,8 +107,8 @@ result<os::file> listed(std::span<const std::size_t> segments) noexcept {
   os::file list(::memfd_create("pinfold-segments", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!list) return os::fail_system("cannot create a list of segments");
   const auto bytes = segments.size_bytes();
-  if (::pwrite(list.number(), segments.data(), bytes, 0) != static_cast<ssize_t>(bytes) ||
-      ::fcntl(list.number(), F_ADD_SEALS, list_seals) != 0)
+  const auto written = os::within_size_limit([&] { return ::pwrite(list.number(), segments.data(), bytes, 0); });
+  if (written != static_cast<ssize_t>(bytes) || ::fcntl(list.number(), F_ADD_SEALS, list_seals) != 0)
     return os::fail_system("cannot write a list of segments");
   return list;
 }

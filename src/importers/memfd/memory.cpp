@@ -3,6 +3,7 @@
 
 #include "os/page_bytes.hpp"
 #include "os/reservation.hpp"
+#include "os/size_limit.hpp"
 
 #include <fcntl.h>
 #include <limits>
@@ -32,7 +33,7 @@ result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
 result<os::file> make_file(std::size_t bytes) noexcept {
   os::file made = new_memfd();
   if (!made) return os::fail_system("cannot create a memfd");
-  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0)
+  if (os::within_size_limit([&] { return ::ftruncate(made.number(), static_cast<off_t>(bytes)); }) != 0)
     return os::fail_system("cannot set the size of a memfd");
   return made;
 }

@@ -3,6 +3,7 @@
 
 #include "invalidation/own_code.hpp"
 #include "os/file.hpp"
+#include "os/size_limit.hpp"
 
 #include <array>
 #include <cstring>
@@ -80,7 +81,8 @@ class pages {
 // Returns a file in memory that no other process has, or nothing.
 os::file memory_file() noexcept {
   os::file made(::memfd_create("pinfold-probe", MFD_CLOEXEC));
-  return made && ::ftruncate(made.number(), bytes) == 0 ? std::move(made) : os::file();
+  const bool sized = made && os::within_size_limit([&] { return ::ftruncate(made.number(), bytes); }) == 0;
+  return sized ? std::move(made) : os::file();
 }
 
 // Runs `event(pages&)` on watched memory. The event returns whether it could be made.
