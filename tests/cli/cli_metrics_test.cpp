@@ -168,6 +168,18 @@ TEST_F(cli_metrics, serves_the_format_that_a_client_accepts) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST_F(cli_metrics, leaves_a_file_that_took_the_name_of_its_socket) {
+  if (!tool_serves()) GTEST_SKIP() << "built without libmicrohttpd";
+  const auto path = folder.path() + "/metrics";
+  metrics_server first(path);
+  std::filesystem::remove(path);
+  metrics_server second(path);
+  EXPECT_EQ(first.end(), 0);
+  EXPECT_TRUE(std::filesystem::is_socket(path)) << "it is that of the second server";
+  EXPECT_EQ(second.end(), 0);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(cli_metrics, refuses_what_is_no_get_of_metrics) {
   if (!tool_serves()) GTEST_SKIP() << "built without libmicrohttpd";
   metrics_server server("127.0.0.1:0");

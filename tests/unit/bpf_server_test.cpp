@@ -299,5 +299,14 @@ TEST_F(bpf_served, left_over_socket_is_replaced) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST_F(bpf_served, file_that_took_the_name_of_the_socket_stays) {
+  const auto path = "/tmp/pinfold-test-" + std::to_string(::getpid());
+  start({.socket = path});
+  std::filesystem::remove(path);
+  std::ofstream(path) << "of another program";
+  EXPECT_EQ(server().finish(), 0);
+  EXPECT_TRUE(std::filesystem::remove(path));
+}
+
 }  // namespace
 }  // namespace pinfold::testing::bpf_server_test

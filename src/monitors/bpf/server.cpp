@@ -63,8 +63,17 @@ result<std::unique_ptr<bpf_server>> bpf_server::start(const bpf_server_options& 
   return std::unique_ptr<bpf_server>(new bpf_server(options, std::move(*listener), std::move(wake)));
 }
 
+bpf_server::bpf_server(const bpf_server_options& options, os::file listener, os::file wake)
+    : options_(options), listener_(std::move(listener)), wake_(std::move(wake)) {
+  static_cast<void>(::lstat(options_.socket.c_str(), &made_));  // there is none where the name is abstract
+}
+
+// Another server may have the name by now.
 bpf_server::~bpf_server() {
-  if (options_.socket.front() != '@') ::unlink(options_.socket.c_str());
+  struct stat there{};
+  if (options_.socket.front() != '@' && ::lstat(options_.socket.c_str(), &there) == 0 && there.st_dev == made_.st_dev &&
+      there.st_ino == made_.st_ino)
+    ::unlink(options_.socket.c_str());
 }
 
 void bpf_server::stop() noexcept {

@@ -63,8 +63,7 @@ class bpf_server {
     std::int64_t since;  ///< when the client connected, in milliseconds
   };
 
-  bpf_server(const bpf_server_options& options, os::file listener, os::file wake)
-      : options_(options), listener_(std::move(listener)), wake_(std::move(wake)) {}
+  bpf_server(const bpf_server_options& options, os::file listener, os::file wake);
 
   [[nodiscard]] bool wait();
   [[nodiscard]] int poll_timeout() const;
@@ -81,6 +80,7 @@ class bpf_server {
   const bpf_server_options options_;
   const os::file listener_;
   const os::file wake_;
+  struct stat made_{};                ///< the socket's file
   std::unique_ptr<bpf_slots> slots_;  ///< set while there are clients, and a while longer
   std::int64_t idle_since_ = 0;
   std::vector<client> clients_;

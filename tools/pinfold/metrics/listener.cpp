@@ -71,8 +71,10 @@ listener::listener(const std::string& address) {
 }
 
 listener::~listener() {
+  struct stat there{};
+  if (is_path() && ::lstat(path_.c_str(), &there) == 0 && there.st_dev == made_.st_dev && there.st_ino == made_.st_ino)
+    ::unlink(path_.c_str());
   if (socket_ >= 0) ::close(socket_);
-  if (is_path()) ::unlink(path_.c_str());
 }
 
 int listener::hand_over() noexcept { return std::exchange(socket_, -1); }
@@ -94,6 +96,7 @@ void listener::listen_at_path(const std::string& path) {
     throw;
   }
   path_ = path;
+  static_cast<void>(::lstat(path.c_str(), &made_));  // or the file is gone already
 }
 
 void listener::listen_at_address(const std::string& address) {

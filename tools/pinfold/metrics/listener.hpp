@@ -4,10 +4,11 @@
 #pragma once
 
 #include <string>
+#include <sys/stat.h>
 
 namespace tool {
 
-/// Closes its socket, unless that was handed over, and removes the socket's file.
+/// Closes its socket, unless that was handed over, and removes the socket's file, unless another one has its name.
 class listener {
  public:
   /// Listens. An address has a `/` when it is a path; else it is `127.0.0.1:PORT` or `[::1]:PORT`. The path's socket is
@@ -32,6 +33,7 @@ class listener {
 
   int socket_ = -1;
   std::string path_;
+  struct stat made_{};  // the socket's file
   std::string host_ = "localhost";
 };
 
