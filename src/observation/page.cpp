@@ -13,7 +13,9 @@
 #include <pinfold/version.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <new>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -36,6 +38,22 @@ std::atomic<page*> last_made{nullptr};
 
 constexpr std::uint64_t period_ns = 100'000'000;
 constexpr int complete_every = 10;  // publications: counting leases reads the pins of all registrations
+
+// A signal handler that forks meanwhile would leave the child with half a page.
+class no_signals {
+ public:
+  no_signals() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  no_signals(const no_signals&) = delete;
+  no_signals& operator=(const no_signals&) = delete;
+  ~no_signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
 
 std::uint64_t memlock_limit() noexcept {
   rlimit found{};
@@ -74,10 +92,24 @@ void describe_process(page_header& to) noexcept {
 
 }  // namespace
 
+// Registered when the library is loaded: a fork that waits runs only the handlers that were there when it began.
+const int page::forks_unwatched = ::pthread_atfork(nullptr, nullptr, in_child);
+
+// A signal handler and a driver's call may fork, and the child return into a miss that records itself on the page. The
+// child finds memory of its own there.
+void page::in_child() noexcept {
+  const int before = errno;
+  for (const page* one = last_made.load(std::memory_order_seq_cst); one != nullptr; one = one->earlier_)
+    replace(one->memory_);
+  errno = before;
+}
+
 page::page(std::string path, std::byte* mapped) noexcept
     : path_(std::move(path)), memory_(mapped), process_(::getpid()) {}
 
 result<page*> page::make() {
+  if (forks_unwatched != 0)
+    return fail_errno(errc::out_of_resources, forks_unwatched, "cannot keep the statistics page from children");
   auto file = make_page_file();
   if (!file) return tl::unexpected(file.error());
   auto& to = *reinterpret_cast<page_header*>(file->memory);
@@ -98,6 +130,7 @@ result<page*> page::make() {
 result<page*> page::here() {
   auto* const all = os::wiped_object(of_process);
   if (all == nullptr) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the statistics page");
+  const no_signals whole;
   os::scoped_lock guard(all->making);
   if (auto* const found = all->made.load(std::memory_order_seq_cst)) return found;
   auto made = make();

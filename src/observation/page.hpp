@@ -84,6 +84,7 @@ class page {
 
   page(std::string path, std::byte* mapped) noexcept;
   [[nodiscard]] static result<page*> make();
+  static void in_child() noexcept;
 
   [[nodiscard]] page_header& header() const noexcept { return *reinterpret_cast<page_header*>(memory_); }
   [[nodiscard]] cache_slot& slot(std::size_t number) const noexcept {
@@ -94,6 +95,8 @@ class page {
   static void prepare_stacks() noexcept;
   void publish(bool complete) noexcept PINFOLD_REQUIRES(mutex_);
   void loop() noexcept;
+
+  static const int forks_unwatched;
 
   const std::string path_;
   std::byte* const memory_;

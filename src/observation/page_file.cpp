@@ -129,6 +129,12 @@ result<void> fill(const std::string& path, std::size_t from, std::size_t bytes) 
   return allocate(found, from, bytes);
 }
 
+void replace(std::byte* memory) noexcept {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  void* const at = ::mmap(memory, page_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (at != MAP_FAILED && at != memory) ::munmap(at, page_bytes);  // before Linux 4.17
+}
+
 result<mapped_file> make_page_file() {
   const std::string directory = page_directory();
   if (auto made = make_directory(directory); !made) return tl::unexpected(made.error());

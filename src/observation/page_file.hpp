@@ -25,6 +25,10 @@ struct mapped_file {
 /// the file and its mapping are gone. Throws `std::bad_alloc`, and leaves both.
 [[nodiscard]] result<void> show(const mapped_file& made);
 
+/// In a child of fork(2): maps memory of the child's own where the parent had its page, so that a call that the fork
+/// interrupted can write there.
+void replace(std::byte* memory) noexcept;
+
 /// Gives a part of the file its memory: a write to a page that the file system has no room for would raise SIGBUS.
 /// Errors: `out_of_resources` with ENOSPC, and the system's.
 [[nodiscard]] result<void> fill(const std::string& path, std::size_t from, std::size_t bytes) noexcept;

@@ -24,6 +24,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <vector>
 
@@ -201,6 +202,33 @@ TEST_F(statistics_page_file, forked_child_has_its_own) {
     EXPECT_EQ(child.reap(), 0);
     EXPECT_TRUE(std::filesystem::exists(page_of().path));
     expect_counters_add_up(published_now("parent")->counters);
+  });
+}
+
+// As a signal handler that interrupts a miss may do.
+TEST_F(statistics_page_file, child_forked_within_a_miss_ends_the_miss_without_the_parents_page) {
+  run_in_child([] {
+    local_fixture f(publishing("parent"));
+    f.touch(base, base + 0x1000);
+    const auto first = ::getpid();
+    pid_t child = -1;
+    f.device->on_open = [&] { child = ::fork(); };
+    const bool acquired = f.acquire(base + 0x10000, base + 0x11000).has_value();
+    if (::getpid() != first) {
+      f.device->on_open = [] {};
+      static_cast<void>(f.acquire(base, base + 0x1000));
+      std::_Exit(0);
+    }
+    EXPECT_TRUE(acquired);
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    const auto seen = published_now("parent");
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->counters.opens, 2U);
+    std::uint64_t misses = 0;
+    for (const auto& one : seen->misses) misses += count(one);
+    EXPECT_EQ(misses, 2U);
   });
 }
 
