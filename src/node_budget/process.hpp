@@ -11,8 +11,8 @@ namespace pinfold::node {
 /// A program that runs in a process, by numbers that are not used again for another.
 struct process_id {
   std::uint64_t pid = 0;
-  std::uint64_t started = 0;          ///< in clock ticks since the boot; 0: unknown
-  std::uint64_t stack = 0;            ///< where its stack began: changes with exec(2); 0: unknown
+  std::uint64_t started = 0;  ///< in clock ticks since the boot; 0: unknown
+  std::uint64_t stack = 0;    ///< where its stack began: changes with exec(2), where addresses are random; 0: unknown
   std::uint64_t namespace_inode = 0;  ///< of its PID namespace; 0: unknown
 
   /// Returns the calling program.
