@@ -3,7 +3,8 @@
 /// Records the requests of caches in a file, for `pinfold replay`, or to see what a program requests.
 ///
 /// A trace is text. Its first line is `# pinfold trace 1`; a reader ignores other lines that begin with `#`, and blank
-/// lines. One blank separates two fields; addresses are hexadecimal with 0x, all other numbers decimal:
+/// lines. A line has at most 65536 characters. One blank separates two fields; addresses are hexadecimal with 0x, all
+/// other numbers decimal:
 ///
 ///     cache 4711.1 pinfold                                          a cache, before its requests, and its name
 ///     4711.1 7 0x7f0000001000 64 0x7f0000000000 65536 13400         a request whose open took 13400 ns
@@ -104,6 +105,15 @@ using request_visitor = std::function<void(const traced_request& request, const 
 /// other form than above it stops with an error, after the calls for the lines before. Passes exceptions of `take` on.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<void, trace_error> visit_trace(const std::string& path,
                                                                          const request_visitor& take);
+
+/// Called for each line that begins with `# `, in the order of the file, with what follows, and with the names of the
+/// caches so far.
+using comment_visitor = std::function<void(std::string_view comment, const std::vector<std::string>& caches)>;
+
+/// Does so too, and calls `see` for the lines that a reader may ignore. Reads the file once: it may be a pipe.
+[[nodiscard]] PINFOLD_EXPORT tl::expected<void, trace_error> visit_trace(const std::string& path,
+                                                                         const request_visitor& take,
+                                                                         const comment_visitor& see);
 
 /// Reads a trace from memory; `origin` names it in errors.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<recorded_trace, trace_error> parse_trace(std::string_view text,

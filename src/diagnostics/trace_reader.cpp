@@ -19,7 +19,9 @@ namespace {
 using outcome = tl::expected<recorded_trace, trace_error>;
 
 constexpr std::string_view cache_word = "cache ";
+constexpr std::string_view comment_mark = "# ";
 constexpr std::size_t most_fields = 7;
+constexpr std::size_t longest_line = 65536;  // a file may be endless, and have no line
 
 tl::unexpected<error> wrong(const char* message) noexcept { return fail(errc::invalid_argument, message); }
 
@@ -42,13 +44,15 @@ std::optional<range> range_in(std::string_view begin, std::string_view bytes) no
 /// A parser of the lines of a trace.
 class trace_parser {
  public:
-  explicit trace_parser(const request_visitor& take) : take_(take) {}
+  trace_parser(const request_visitor& take, const comment_visitor& see) : take_(take), see_(see) {}
 
   result<void> add(std::string_view line) {
     if (!std::exchange(begun_, true) && line != detail::trace_heading)
       return wrong("not a trace of pinfold: the first line must be '# pinfold trace 1'");
     if (line.starts_with("# pinfold trace ") && line != detail::trace_heading)
       return wrong("this version of the trace format is not supported");
+    if (line.size() > longest_line) return wrong("the line is longer than 65536 characters");
+    if (see_ && line.starts_with(comment_mark)) see_(line.substr(comment_mark.size()), names_);
     if (line.empty() || line.front() == '#') return {};
     return line.starts_with(cache_word) ? add_cache(line.substr(cache_word.size())) : add_request(line);
   }
@@ -100,6 +104,7 @@ class trace_parser {
 
   bool begun_ = false;
   const request_visitor& take_;
+  const comment_visitor& see_;
   std::unordered_map<std::string, std::uint32_t> caches_;
   std::vector<std::string> names_;
 };
@@ -108,11 +113,12 @@ tl::unexpected<trace_error> refused(error cause, std::string where) {
   return tl::unexpected<trace_error>(trace_error{cause, std::move(where)});
 }
 
-// `next` reads a line without its end, and returns false after the last. Returns the names of the caches.
+// `next` reads a line without its end, or the beginning of one that is too long, and returns false after the last.
+// Returns the names of the caches.
 template <class Next>
 tl::expected<std::vector<std::string>, trace_error> parse(Next&& next, std::string_view origin,
-                                                          const request_visitor& take) {
-  trace_parser parser(take);
+                                                          const request_visitor& take, const comment_visitor& see) {
+  trace_parser parser(take, see);
   std::string_view line;
   for (std::size_t number = 1; next(line); ++number) {
     if (const auto done = parser.add(line); !done)
@@ -122,17 +128,33 @@ tl::expected<std::vector<std::string>, trace_error> parse(Next&& next, std::stri
   return parser.take_names();
 }
 
-tl::expected<std::vector<std::string>, trace_error> parse_file(const std::string& path, const request_visitor& take) {
-  std::ifstream file(path);
-  if (!file) return refused({errc::invalid_argument, native_kind::posix, errno, "cannot open the trace"}, path);
-  std::string line;
-  const auto next = [&](std::string_view& seen) {
-    if (!std::getline(file, line)) return false;
-    seen = line;
-    return true;
-  };
-  auto names = parse(next, path, take);
-  if (file.bad()) return refused({errc::driver_error, native_kind::posix, errno, "cannot read the trace"}, path);
+// Reads one line at a time into a buffer of constant size.
+class line_reader {
+ public:
+  explicit line_reader(const std::string& path) : file_(path), buffer_(longest_line + 2) {}
+
+  [[nodiscard]] bool is_open() const { return file_.is_open(); }
+  [[nodiscard]] bool failed() const { return file_.bad(); }
+  bool operator()(std::string_view& line) {
+    file_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+    const auto got = static_cast<std::size_t>(file_.gcount());
+    line = {buffer_.data(), got};
+    if (file_.good()) line.remove_suffix(1);  // the end of the line, which is counted
+    return got != 0;
+  }
+
+ private:
+  std::ifstream file_;
+  std::vector<char> buffer_;
+};
+
+tl::expected<std::vector<std::string>, trace_error> parse_file(const std::string& path, const request_visitor& take,
+                                                               const comment_visitor& see = {}) {
+  line_reader file(path);
+  if (!file.is_open())
+    return refused({errc::invalid_argument, native_kind::posix, errno, "cannot open the trace"}, path);
+  auto names = parse(file, path, take, see);
+  if (file.failed()) return refused({errc::driver_error, native_kind::posix, errno, "cannot read the trace"}, path);
   return names;
 }
 
@@ -156,7 +178,7 @@ outcome parse_trace(std::string_view text, std::string_view origin) {
     return true;
   };
   recorded_trace trace;
-  auto names = parse(next, origin, collect_into(trace));
+  auto names = parse(next, origin, collect_into(trace), {});
   return with_names(std::move(trace), std::move(names));
 }
 
@@ -167,7 +189,12 @@ outcome read_trace(const std::string& path) {
 }
 
 tl::expected<void, trace_error> visit_trace(const std::string& path, const request_visitor& take) {
-  if (auto names = parse_file(path, take); !names) return tl::unexpected(std::move(names.error()));
+  return visit_trace(path, take, {});
+}
+
+tl::expected<void, trace_error> visit_trace(const std::string& path, const request_visitor& take,
+                                            const comment_visitor& see) {
+  if (auto names = parse_file(path, take, see); !names) return tl::unexpected(std::move(names.error()));
   return {};
 }
 

@@ -17,7 +17,8 @@ namespace pinfold::detail {
 namespace {
 
 constexpr std::size_t most_buffered = std::size_t{64} * 1024;
-constexpr std::size_t longest_line = 160;  // of a request: seven numbers
+constexpr std::size_t longest_line = 160;   // of a request: seven numbers
+constexpr std::size_t longest_name = 4096;  // readers accept lines of 65536 characters
 constexpr std::chrono::milliseconds oldest{100};
 
 // The writers to flush at exit. One object for each process, so that a child of fork finds neither its parent's buffers
@@ -77,7 +78,7 @@ class request_line {
 };
 
 std::string one_line(std::string_view name) {
-  std::string shown(name);
+  std::string shown(name.substr(0, longest_name));
   for (char& letter : shown)
     if (static_cast<unsigned char>(letter) < ' ') letter = '?';
   return shown;

@@ -132,6 +132,7 @@ TEST_F(cli_replay, a_bad_trace_is_refused_with_its_line) {
   std::ofstream(path_) << "";
   expect_refused("replay '" + path_ + "'", "empty");
   expect_refused("replay /nonexistent/trace", "ENOENT");
+  expect_refused("replay /dev/zero", "/dev/zero:1: ");
 }
 
 TEST_F(cli_replay, wrong_usage_is_explained_and_exits_with_2) {

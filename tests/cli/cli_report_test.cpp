@@ -8,6 +8,7 @@
 #include <functional>
 #include <regex>
 #include <string>
+#include <sys/stat.h>
 
 namespace pinfold::testing::cli_report_test {
 namespace {
@@ -125,6 +126,26 @@ TEST_F(cli_report, acquires_that_failed_are_counted) {
                  "no requests but failed ones: 1 larger_than_budget");
   expect_refused("report " + write_trace("cache 1.2 refuses\n# failed 1.2 0 0x1000 8192 \x1b[2Jred\n"),
                  "no requests but failed ones: 1 ?[2Jred");
+}
+
+TEST_F(cli_report, pipe_is_read_once) {
+  const auto whole = page_of(
+      "cache 1.1 mine\n# budget 1.1 8192 unlimited\n# failed 1.1 0 0x0 5 over_budget\n"
+      "1.1 0 0x1000 100 0x1000 4096 500\n1.1 0 0x2000 100 0x2000 4096 500\n");
+  const auto with_path = [](std::string page, const std::string& path) {
+    for (auto at = page.find(path); at != std::string::npos; at = page.find(path))
+      page.replace(at, path.size(), "TRACE");
+    return page;
+  };
+  const auto piped = run("report -o - /dev/stdin", "cat '" + path_ + "' |");
+  EXPECT_EQ(piped.status, 0) << piped.complaints;
+  EXPECT_NE(piped.out.find("over_budget"), std::string::npos);
+  EXPECT_EQ(with_path(piped.out, "/dev/stdin").size(), with_path(whole, path_).size());
+  const auto fifo = path_ + ".fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const auto named = run("report -o - '" + fifo + "'", "cat '" + path_ + "' >'" + fifo + "' & timeout 20");
+  EXPECT_EQ(named.status, 0) << named.complaints;
+  EXPECT_EQ(with_path(named.out, fifo).size(), with_path(whole, path_).size());
 }
 
 TEST_F(cli_report, misses_that_the_budget_does_not_explain_are_noticed) {

@@ -337,6 +337,42 @@ TEST(trace_reader, error_names_the_malformed_line) {
   }
 }
 
+TEST_F(trace_files, lines_that_are_too_long_are_refused) {
+  const auto with_line = [&](std::size_t characters) {
+    std::ofstream(path_) << good << "#" << std::string(characters - 1, ' ');
+    return read_trace(path_);
+  };
+  EXPECT_TRUE(with_line(65536));
+  const auto refused = with_line(65537);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where, path_ + ":7");
+  std::ofstream(path_) << good << "#" << std::string(65535, ' ') << "\n" << "1.1 7 0x1000 64 0x1000 4096 hit";
+  EXPECT_EQ(recorded().requests.size(), 3U);
+}
+
+TEST_F(trace_files, visitor_sees_comments_after_the_caches_that_they_name) {
+  std::ofstream(path_) << good << "# failed 1.1 7 0x1000 64 over_budget\n";
+  std::vector<std::string> comments;
+  std::size_t requests = 0;
+  const auto visited = visit_trace(
+      path_, [&](const auto& /*request*/, const auto& /*caches*/) { ++requests; },
+      [&](std::string_view comment, const std::vector<std::string>& caches) {
+        comments.push_back(std::to_string(caches.size()) + " " + std::string(comment));
+      });
+  ASSERT_TRUE(visited);
+  EXPECT_EQ(requests, 2U);
+  EXPECT_EQ(comments,
+            (std::vector<std::string>{"0 pinfold trace 1", "1 a comment", "1 failed 1.1 7 0x1000 64 over_budget"}));
+}
+
+TEST_F(trace_files, long_names_of_caches_are_cut) {
+  {
+    local_fixture f(recording(*trace_file::open(path_), std::string(100000, 'n')));
+    f.touch(0x1000, 0x2000);
+  }
+  expect_recorded(1, 1);
+}
+
 TEST_F(trace_files, visitor_sees_the_requests_before_an_error) {
   std::ofstream(path_) << good << "nonsense\n";
   std::vector<traced_request> seen;

@@ -13,10 +13,11 @@
 #include <charconv>
 #include <cstdint>
 #include <fmt/format.h>
-#include <fstream>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace tool {
 namespace {
@@ -46,6 +47,31 @@ void add_note(const std::string& kind, std::istringstream& words, recorded_notes
   if (kind == "failed") ++to.failed[printable(fields[3])];
 }
 
+// They are on lines that other readers take for comments.
+class note_gatherer {
+ public:
+  // `caches`: the names of the caches so far. A name that comes again is of another cache.
+  void name(const std::vector<std::string>& caches) {
+    for (std::size_t i = all_.size(); i < caches.size(); ++i) {
+      numbers_[caches[i].substr(0, caches[i].find(' '))] = i;
+      all_.push_back({caches[i], {}, {}});
+    }
+  }
+  void add(std::string_view comment, const std::vector<std::string>& caches) {
+    name(caches);
+    std::istringstream words{std::string(comment)};
+    std::string kind;
+    std::string called;
+    words >> kind >> called;
+    if (const auto found = numbers_.find(called); found != numbers_.end()) add_note(kind, words, all_[found->second]);
+  }
+  [[nodiscard]] std::vector<recorded_notes> finish() { return std::move(all_); }
+
+ private:
+  std::vector<recorded_notes> all_;
+  std::unordered_map<std::string, std::size_t> numbers_;
+};
+
 }  // namespace
 
 const cost_model* costs_named(const std::string& name) {
@@ -54,39 +80,33 @@ const cost_model* costs_named(const std::string& name) {
   return nullptr;
 }
 
-std::vector<recorded_cache> read_recorded(const std::string& path, const cost_model* costs) {
+recorded_file read_recorded(const std::string& path, const cost_model* costs) {
   trace_gatherer gatherer;
-  const auto read =
-      pinfold::visit_trace(path, [&](const auto& request, const auto& caches) { gatherer.add(request, caches); });
+  note_gatherer notes;
+  const auto read = pinfold::visit_trace(
+      path,
+      [&](const auto& request, const auto& caches) {
+        notes.name(caches);
+        gatherer.add(request, caches);
+      },
+      [&](std::string_view comment, const auto& caches) { notes.add(comment, caches); });
   if (!read) throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
-  auto all = gatherer.finish(costs);
-  if (all.empty()) {
-    const auto failed = failures_text(read_notes(path));
+  recorded_file all{gatherer.finish(costs), notes.finish()};
+  if (all.caches.empty()) {
+    const auto failed = failures_text(all.notes);
     throw usage_failure(
         fmt::format("{}: the trace has no requests{}{}", path, failed.empty() ? "" : " but failed ones: ", failed));
   }
   return all;
 }
 
-// They are on lines that other readers take for comments.
 std::vector<recorded_notes> read_notes(const std::string& path) {
-  std::vector<recorded_notes> all;
-  std::unordered_map<std::string, std::size_t> numbers;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("cache ") && !line.starts_with("# ")) continue;
-    std::istringstream words(line.substr(line.front() == '#' ? 2 : 0));
-    std::string kind;
-    std::string called;
-    words >> kind >> called;
-    if (line.front() == 'c') {
-      numbers[called] = all.size();
-      all.push_back({line.substr(kind.size() + 1), {}, {}});
-    } else if (const auto found = numbers.find(called); found != numbers.end()) {
-      add_note(kind, words, all[found->second]);
-    }
-  }
-  return all;
+  note_gatherer notes;
+  const auto read = pinfold::visit_trace(
+      path, [&](const auto& /*request*/, const auto& caches) { notes.name(caches); },
+      [&](std::string_view comment, const auto& caches) { notes.add(comment, caches); });
+  if (!read) throw failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
+  return notes.finish();
 }
 
 std::string failures_text(const std::vector<recorded_notes>& of) {

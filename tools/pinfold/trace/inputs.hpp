@@ -16,14 +16,21 @@ namespace tool {
 /// Returns the model of that name; null, which stands for the recorded costs, if there is none.
 [[nodiscard]] const cost_model* costs_named(const std::string& name);
 
-/// Returns what a trace says of each cache beside its requests, in the order of the caches.
+/// Returns what a trace says of each cache beside its requests, in the order of the caches. Throws `failure`.
 [[nodiscard]] std::vector<recorded_notes> read_notes(const std::string& path);
 
 /// Returns how many acquires failed, by reason, as `3 over_budget`; empty if none did.
 [[nodiscard]] std::string failures_text(const std::vector<recorded_notes>& of);
 
-/// Reads a trace that has at least one request. Throws `usage_failure` with the place of an error.
-[[nodiscard]] std::vector<recorded_cache> read_recorded(const std::string& path, const cost_model* costs);
+/// A trace by cache.
+struct recorded_file {
+  std::vector<recorded_cache> caches;  ///< those with requests
+  std::vector<recorded_notes> notes;   ///< by `recorded_cache::number`, up to the last cache with a request or a note
+};
+
+/// Reads a trace that has at least one request, once: it may be a pipe. Throws `usage_failure` with the place of an
+/// error.
+[[nodiscard]] recorded_file read_recorded(const std::string& path, const cost_model* costs);
 
 /// The budget of a replayed cache.
 struct replay_budget {

@@ -42,7 +42,8 @@ std::vector<std::string> names_of(const Known& known) {
 
 std::vector<workload> recorded_workloads(const replay_command& command) {
   std::vector<workload> all;
-  for (auto& one : read_recorded(command.trace, costs_named(command.costs)))
+  auto recorded = read_recorded(command.trace, costs_named(command.costs));
+  for (auto& one : recorded.caches)
     if (one.work.objects.size() >= 2) all.push_back(std::move(one.work));
   if (all.empty())
     throw usage_failure(

@@ -75,8 +75,7 @@ page_cache examine(recorded_cache& of, const std::string& given) {
 }
 
 page_content content_of(const report_command& command) {
-  auto recorded = read_recorded(command.trace, nullptr);
-  auto notes = read_notes(command.trace);
+  auto [recorded, notes] = read_recorded(command.trace, nullptr);
   for (auto& one : recorded) one.budget = notes.at(one.number).budget;
   sort_by_driver_time(recorded);
   page_content made{.source = command.trace, .all = {}, .rest = {}};
