@@ -8,7 +8,10 @@
 
 #include <pinfold/observation/reader.hpp>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +21,7 @@
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace pinfold::observation {
 
@@ -83,26 +87,38 @@ bool is_mapped_here(const std::string& path) {
   return false;
 }
 
-// Whether the name is free, or was made so. On failure, `errno` is EEXIST, or says why.
-bool is_free(const std::string& path) {
-  if (::access(path.c_str(), F_OK) != 0) return errno == ENOENT;
-  errno = EEXIST;
-  return !is_mapped_here(path) && ::unlink(path.c_str()) == 0;
-}
-
-// Makes the file of the first copy number that is free, and sets the name that it will have. On failure, `errno` says
-// why.
+// Makes a file under a name that no other copy of the library uses, and sets that name. On failure, `errno` says why.
 os::file make_file(const std::string& process, std::string& path) {
   constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-  constexpr int most_copies = 64;
-  for (int copy = 0; copy < most_copies; ++copy) {
-    path = process + "." + std::to_string(copy);
-    const std::string first = path + unfinished;
-    if (!is_free(path) || !is_free(first)) continue;
-    const int made = ::open(first.c_str(), flags, only_user);
+  constexpr int most_left_over = 64;  // by programs that this process was before
+  static std::atomic<unsigned> last{0};
+  const auto copy = std::to_string(reinterpret_cast<std::uintptr_t>(&last));
+  for (int i = 0; i < most_left_over; ++i) {
+    path = process;
+    path.append(".").append(copy).append("-");
+    path.append(std::to_string(last.fetch_add(1, std::memory_order_relaxed))).append(unfinished);
+    const int made = ::open(path.c_str(), flags, only_user);
     if (made >= 0 || errno != EEXIST) return os::file(made);
   }
   return {};
+}
+
+// Renames a file, unless the new name is taken. Returns 0 or an `errno` value.
+int rename_to_free(const std::string& from, const std::string& to) noexcept {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (::link(from.c_str(), to.c_str()) != 0) return errno;  // the file system does not support the flag
+  static_cast<void>(::unlink(from.c_str()));
+  return 0;
+}
+
+// Removes a page that the program which this process was before has left. Returns false if the page is of another copy
+// of the library, which may have made it meanwhile.
+bool remove_left_over(const std::string& path, const std::string& aside) {
+  if (is_mapped_here(path)) return false;
+  if (::rename(path.c_str(), aside.c_str()) != 0) return errno == ENOENT;
+  if (is_mapped_here(aside)) return static_cast<void>(rename_to_free(aside, path)), false;
+  return ::unlink(aside.c_str()) == 0;
 }
 
 result<std::byte*> map(const os::file& fresh) noexcept {
@@ -143,28 +159,34 @@ result<mapped_file> make_page_file() {
   const auto start = start_time_of(::getpid());
   if (!start) return fail_errno(errc::unsupported, ENOENT, "statistics pages need /proc");
   mapped_file made;
-  const os::file fresh = make_file(directory + "/" + std::to_string(::getpid()) + "." + std::to_string(*start) + "." +
-                                       std::to_string(pid_namespace()),
-                                   made.path);
+  made.process = directory + "/" + std::to_string(::getpid()) + "." + std::to_string(*start) + "." +
+                 std::to_string(pid_namespace());
+  const os::file fresh = make_file(made.process, made.path);
   if (!fresh) return os::fail_system("cannot make the statistics page");
   const bool sized = os::within_size_limit([&] { return ::ftruncate(fresh.number(), page_bytes); }) == 0;
   auto ready = sized ? allocate(fresh, 0, caches_from) : os::fail_system("cannot size the statistics page");
   const auto mapped = ready ? map(fresh) : tl::unexpected(ready.error());
   if (!mapped) {
-    static_cast<void>(::unlink((made.path + unfinished).c_str()));
+    static_cast<void>(::unlink(made.path.c_str()));
     return tl::unexpected(mapped.error());
   }
   made.memory = *mapped;
   return made;
 }
 
-result<void> show(const mapped_file& made) {
-  const std::string first = made.path + unfinished;
-  if (::rename(first.c_str(), made.path.c_str()) == 0) return {};
-  auto failed = os::fail_system("cannot name the statistics page");
-  static_cast<void>(::unlink(first.c_str()));
+result<void> show(mapped_file& made) {
+  constexpr int most_copies = 64;
+  const std::string aside = made.path + unfinished;
+  int native = EEXIST;
+  for (int copy = 0; copy < most_copies && native == EEXIST; ++copy) {
+    auto path = made.process + "." + std::to_string(copy);
+    native = rename_to_free(made.path, path);
+    if (native == EEXIST && remove_left_over(path, aside)) native = rename_to_free(made.path, path);
+    if (native == 0) return made.path = std::move(path), result<void>{};
+  }
+  static_cast<void>(::unlink(made.path.c_str()));
   static_cast<void>(::munmap(made.memory, page_bytes));
-  return failed;
+  return fail_errno(os::code_for(native), native, "cannot name the statistics page");
 }
 
 }  // namespace pinfold::observation

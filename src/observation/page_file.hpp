@@ -12,7 +12,8 @@ namespace pinfold::observation {
 
 /// A page in memory. The mapping is not inherited by children of fork(2).
 struct mapped_file {
-  std::string path;
+  std::string path;     ///< changed by `show`
+  std::string process;  ///< the beginning of the names of this process's pages
   std::byte* memory = nullptr;
 };
 
@@ -21,9 +22,10 @@ struct mapped_file {
 /// the system's. Throws `std::bad_alloc`.
 [[nodiscard]] result<mapped_file> make_page_file();
 
-/// Gives the file its name, once it has a header: so that no reader takes it for damaged. On an error, the system's,
-/// the file and its mapping are gone. Throws `std::bad_alloc`, and leaves both.
-[[nodiscard]] result<void> show(const mapped_file& made);
+/// Gives the file its name, once it has a header: so that no reader takes it for damaged. The name has the first number
+/// that no other copy of the library in this process uses. On an error, the system's, the file and its mapping are
+/// gone. Throws `std::bad_alloc`, and leaves both.
+[[nodiscard]] result<void> show(mapped_file& made);
 
 /// In a child of fork(2): maps memory of the child's own where the parent had its page, so that a call that the fork
 /// interrupted can write there.

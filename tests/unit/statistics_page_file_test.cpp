@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
@@ -21,6 +22,8 @@
 #include <filesystem>
 #include <memory>
 #include <sched.h>
+#include <set>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -263,13 +266,42 @@ TEST_F(statistics_page_file, left_by_an_earlier_program_is_replaced) {
 
 TEST_F(statistics_page_file, of_another_copy_of_the_library_that_spells_the_folder_differently_is_kept) {
   run_in_child([&] {
-    const auto first = observation::make_page_file();
+    auto first = observation::make_page_file();
     ASSERT_TRUE(first && observation::show(*first));
     ::setenv("PINFOLD_STATS_DIR", (folder + "/../" + folder.substr(folder.rfind('/') + 1)).c_str(), 1);
-    const auto second = observation::make_page_file();
+    auto second = observation::make_page_file();
     ASSERT_TRUE(second && observation::show(*second));
     EXPECT_TRUE(first->path.ends_with(".0") && second->path.ends_with(".1")) << second->path;
     for (const auto& one : {*first, *second}) ::unlink(one.path.c_str());
+  });
+}
+
+TEST_F(statistics_page_file, of_copies_of_the_library_that_begin_at_once_are_all_kept) {
+  run_in_child([] {
+    constexpr int copies = 8;
+    for (int round = 0; round < 20; ++round) {
+      std::vector<observation::mapped_file> made(copies);
+      std::atomic<int> ready{0};
+      std::vector<std::thread> threads;
+      for (auto& mine : made)
+        threads.emplace_back([&mine, &ready] {
+          ready.fetch_add(1, std::memory_order_seq_cst);
+          while (ready.load(std::memory_order_seq_cst) < copies) std::this_thread::yield();
+          auto fresh = observation::make_page_file();
+          ASSERT_TRUE(fresh && observation::show(*fresh));
+          mine = *fresh;
+        });
+      for (auto& one : threads) one.join();
+      std::set<ino_t> files;
+      for (const auto& one : made) {
+        struct stat seen{};
+        EXPECT_EQ(::stat(one.path.c_str(), &seen), 0) << one.path;
+        files.insert(seen.st_ino);
+        ::unlink(one.path.c_str());
+        ::munmap(one.memory, observation::page_bytes);
+      }
+      EXPECT_EQ(files.size(), std::size_t{copies});
+    }
   });
 }
 
