@@ -88,6 +88,17 @@ TEST(cli_info, printed_config_can_be_read_back) {
   std::remove(path.c_str());
 }
 
+TEST(cli, numbers_that_do_not_fit_are_refused) {
+  expect_each_refused(
+      {{"watch 1 --limit -3", "'-3' is not a number from 0"},
+       {"dump 1 --limit 99999999999999999999", "'99999999999999999999' is not a number from 0"},
+       {"replay --synthetic loop --seed 18446744073709551616", "'18446744073709551616' is not a number"},
+       {"replay --synthetic loop --seed -1", "'-1' is not a number"},
+       {"perf startup --workers 1,4294967297", "'4294967297' is not a number"},
+       {"dump 1 --limit x", "--limit"}});
+  EXPECT_EQ(run("replay --synthetic loop --policies lru --seed 18446744073709551615 --json").status, 0);
+}
+
 TEST(cli, wrong_usage_is_explained_and_exits_with_2) {
   expect_each_refused({{"", "subcommand"},
                        {"nonsense", "nonsense"},

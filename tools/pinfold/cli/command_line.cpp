@@ -9,12 +9,18 @@
 #include <pinfold/settings.hpp>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <iomanip>
+#include <limits>
+#include <optional>
 #include <sstream>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace tool::CLI {
 namespace {
@@ -42,6 +48,26 @@ std::string complaint_about_sizes(const std::string& list) {
     if (!read) return fmt::format("'{}' is not a size: {}", one, read.error().message);
   }
   return {};
+}
+
+template <class T>
+struct element {
+  using type = T;
+};
+template <class T>
+struct element<std::optional<T>> : element<T> {};
+template <class T>
+struct element<std::vector<T>> : element<T> {};
+
+// Explains a number that CLI11 would take for another one: it wraps negative numbers, and saturates large ones. Leaves
+// what is no number to CLI11.
+template <class T>
+std::string complaint_about_number(const std::string& text) {
+  constexpr T most = std::numeric_limits<T>::max();
+  errno = 0;
+  const auto number = std::strtoull(text.c_str(), nullptr, 0);
+  const bool fits = errno != ERANGE && number <= most && text.find('-') == std::string::npos;
+  return fits ? std::string() : fmt::format("'{}' is not a number from 0 to {}", text, most);
 }
 
 // A chosen command, and its words: `pinfold perf miss`.
@@ -208,7 +234,11 @@ Option* App::keep(::CLI::Option* added) { return options_.emplace_back(std::make
 
 template <class T>
 Option* App::add_option(std::string name, T& into, std::string description) {
-  return keep(real_->add_option(std::move(name), into, std::move(description)));
+  using number = typename element<T>::type;
+  auto* const added = real_->add_option(std::move(name), into, std::move(description));
+  if constexpr (std::is_unsigned_v<number>)
+    added->check([](const std::string& text) { return complaint_about_number<number>(text); });
+  return keep(added);
 }
 
 template Option* App::add_option(std::string, std::string&, std::string);
