@@ -16,9 +16,11 @@
 /// `# failed 4711.1 7 0x7f0000002000 64 over_budget` is an acquire that failed: the peer, the requested range, and the
 /// code of the error.
 ///
-/// A cache is named by its process id and its number in that process. A request line has the peer (0 for memory of the
-/// process itself), begin and size in bytes of the requested range, and begin and size of the registration that served
-/// it. Lines of several caches, threads and processes may mix; lines of one thread are in order.
+/// A cache is named by its process id and its number in that process; where the process is in a PID namespace other
+/// than the host's, as in a container, a dot and the inode of that namespace follow. A request line has the peer (0 for
+/// memory of the process itself), begin and size in bytes of the requested range, and begin and size of the
+/// registration that served it. Lines of several caches, threads and processes may mix; lines of one thread are in
+/// order.
 #pragma once
 
 #include <pinfold/error.hpp>

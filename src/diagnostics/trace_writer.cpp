@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -17,7 +18,7 @@ namespace pinfold::detail {
 namespace {
 
 constexpr std::size_t most_buffered = std::size_t{64} * 1024;
-constexpr std::size_t longest_line = 160;   // of a request: seven numbers
+constexpr std::size_t longest_line = 200;   // of a request: nine numbers
 constexpr std::size_t longest_name = 4096;  // readers accept lines of 65536 characters
 constexpr std::chrono::milliseconds oldest{100};
 
@@ -86,12 +87,24 @@ std::string one_line(std::string_view name) {
 
 std::string limit_text(std::size_t limit) { return limit == unlimited ? "unlimited" : std::to_string(limit); }
 
+// Containers that write to one file have equal process ids. The namespace of the host needs no mark.
+std::string namespace_text() {
+  constexpr ino_t of_the_host = 0xEFFFFFFC;  // PROC_PID_INIT_INO of Linux
+  struct stat seen{};
+  const bool known = ::stat("/proc/self/ns/pid", &seen) == 0;
+  return known && seen.st_ino != of_the_host ? "." + std::to_string(seen.st_ino) : "";
+}
+
 std::atomic<unsigned> caches_so_far{0};
 
 }  // namespace
 
 trace_writer::trace_writer(os::file file, std::string name)
-    : file_(std::move(file)), name_(std::move(name)), process_(::getpid()), written_(clock::now()) {
+    : file_(std::move(file)),
+      name_(std::move(name)),
+      process_(::getpid()),
+      namespace_(namespace_text()),
+      written_(clock::now()) {
   buffer_.reserve(most_buffered);
 }
 
@@ -108,7 +121,7 @@ void trace_writer::flush_at_exit(const std::shared_ptr<trace_writer>& one) {
 
 unsigned trace_writer::add_cache(std::string_view name, const cache_options* options) {
   const auto number = caches_so_far.fetch_add(1, std::memory_order_relaxed) + 1;
-  const auto called = std::to_string(::getpid()) + "." + std::to_string(number) + " ";
+  const auto called = std::to_string(::getpid()) + "." + std::to_string(number) + namespace_ + " ";
   auto line = "cache " + called + one_line(name) + "\n";
   if (options != nullptr)
     line += "# budget " + called + limit_text(options->max_bytes) + " " + limit_text(options->max_count) + "\n";
@@ -124,6 +137,7 @@ void trace_writer::add(unsigned cache, const event& what) noexcept {
   line.number(static_cast<std::uint64_t>(process_));
   line.text(".");
   line.number(cache);
+  line.text(namespace_);
   line.field(what.peer.value);
   line.field(what.where);
   if (what.cause != nullptr) {

@@ -51,6 +51,7 @@ class trace_writer {
   const os::file file_;
   const std::string name_;
   const pid_t process_;
+  const std::string namespace_;  // behind the number of a cache: empty, or a dot and the PID namespace
   std::mutex mutex_;
   std::string buffer_;
   clock::time_point written_;

@@ -2,6 +2,7 @@
 // A recorded trace can be read back, even when other processes write to the same file.
 #include "support/fixtures/local_fixture.hpp"
 #include "support/host/process_limits.hpp"
+#include "support/processes/pid_namespace.hpp"
 
 #include <pinfold/trace_file.hpp>
 
@@ -293,6 +294,33 @@ TEST_F(trace_files, programs_without_standard_output_do_not_print_into_the_trace
             }),
             0);
   EXPECT_EQ(text(), "# pinfold trace 1\n");
+}
+
+TEST_F(trace_files, containers_that_write_to_one_file_have_caches_of_their_own) {
+  const auto contained = [this](line& talk) {
+    {
+      local_fixture f(recording(*trace_file::open(path_), "contained"));
+      talk.send(static_cast<int>(::getpid()));
+      static_cast<void>(talk.receive<int>());
+      f.touch(0x1000, 0x2000);
+    }
+    talk.send(0);
+    return 0;
+  };
+  auto first = in_pid_namespace(proc_of::itself, contained);
+  auto second = in_pid_namespace(proc_of::itself, contained);
+  for (auto* one : {&first, &second})
+    if (one->talk().receive<int>() != 1) GTEST_SKIP() << "no PID namespace can be made here";
+  for (auto* one : {&first, &second}) {
+    EXPECT_EQ(one->ask<int>(1), 0);
+    EXPECT_EQ(one->reap(), 0);
+  }
+  const auto trace = recorded();
+  ASSERT_EQ(trace.caches.size(), 2U);
+  EXPECT_TRUE(trace.caches[0].starts_with("1.") && trace.caches[1].starts_with("1.")) << trace.caches[0];
+  EXPECT_NE(trace.caches[0], trace.caches[1]);
+  ASSERT_EQ(trace.requests.size(), 2U);
+  EXPECT_NE(trace.requests[0].cache, trace.requests[1].cache);
 }
 
 constexpr const char* good =
