@@ -80,6 +80,7 @@ result<void> check_owner(const file& socket, const exporter_id& from) noexcept {
 result<file> connect_to(const exporter_id& from, socket_purpose purpose) noexcept {
   file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return os::fail_system("cannot create a socket");
+  os::refuse_descriptors(socket);  // until it is known whose socket it is
   const timeval limit{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   const socket_address address = address_of(from.exporter, purpose);
@@ -92,6 +93,7 @@ result<file> connect_to(const exporter_id& from, socket_purpose purpose) noexcep
   if (done != 0 && errno == EAGAIN) return fail_errno(errc::timed_out, EAGAIN, late_text);
   if (done != 0) return os::fail_system("cannot connect to the exporter");
   if (auto owned = check_owner(socket, from); !owned) return tl::unexpected(owned.error());
+  if (purpose == socket_purpose::descriptors) os::accept_descriptors(socket);
   return socket;
 }
 

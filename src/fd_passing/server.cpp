@@ -2,9 +2,9 @@
 #include "fd_passing/server.hpp"
 
 #include "fd_passing/client.hpp"
+#include "os/all_signals_blocked.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <functional>
 #include <sys/socket.h>
 
@@ -38,22 +38,6 @@ reply refusal(std::uint64_t serial, const error& why) noexcept {
   return {.serial = serial, .state = reply_state::failed, .code = why.code, .kind = why.kind, .native = why.native};
 }
 
-/// Blocks all signals, so that the application's threads handle them and the server's thread does not.
-class all_signals_blocked {
- public:
-  all_signals_blocked() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  all_signals_blocked(const all_signals_blocked&) = delete;
-  all_signals_blocked& operator=(const all_signals_blocked&) = delete;
-  ~all_signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<fd_provider> from) noexcept try {
@@ -78,13 +62,14 @@ server::server(std::uint64_t exporter, file listener, std::array<file, 2> wake, 
       listener_(std::move(listener)),
       wake_(std::move(wake[0])),
       waker_(std::move(wake[1])),
-      provider_(std::move(from)) {
+      provider_(std::move(from)),
+      closer_(os::refuse_descriptors(listener_)) {
   clients_.reserve(most_clients);
   watched_.reserve(most_clients + 2);
 }
 
 int server::launch() noexcept {
-  const all_signals_blocked guard;
+  const os::all_signals_blocked guard;
   // Not std::thread: its destructor ends the process in a forked child, where the thread cannot be joined.
   const auto entry = [](void* self) -> void* {
     ::pthread_setname_np(::pthread_self(), "pinfold-export");
@@ -97,7 +82,14 @@ int server::launch() noexcept {
 }
 
 server::~server() {
-  if (!running_ || provider_->inherited()) return;
+  if (provider_->inherited()) return;
+  if (running_) stop();
+  if (listener_.still_there()) ::shutdown(listener_.number(), SHUT_RDWR);
+  while (!clients_.empty()) drop(clients_.end() - 1);
+  closer_.close(std::move(listener_));  // and the connections that it did not accept
+}
+
+void server::stop() noexcept {
   stop_.store(true, std::memory_order_seq_cst);
   if (waker_.still_there()) {
     ::shutdown(waker_.number(), SHUT_RDWR);
@@ -141,7 +133,7 @@ bool server::recover() noexcept {
 
 void server::serve_all() noexcept {
   for (std::size_t i = 0; i < clients_.size(); ++i) {
-    if (watched_[i + 2].revents != 0 && !serve(clients_[i])) clients_[i].socket = file();
+    if (watched_[i + 2].revents != 0 && !serve(clients_[i])) hang_up(clients_[i]);
   }
   std::erase_if(clients_, [](const client& peer) { return !peer.socket; });
 }
@@ -149,6 +141,7 @@ void server::serve_all() noexcept {
 /// Serves one request. Returns false when the connection is to be closed.
 bool server::serve(client& peer) noexcept {
   if (!peer.socket.still_there()) return false;  // the number belongs to a file of the program now: do not read from it
+  if (!peer.permitted && os::next_has_descriptors(peer.socket)) return false;  // to receive would close them
   request asked{};
   const ssize_t bytes = ::recv(peer.socket.number(), &asked, sizeof asked, MSG_DONTWAIT | MSG_TRUNC);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
@@ -173,8 +166,8 @@ int server::answer(const client& peer, std::uint64_t serial) noexcept {
 void server::accept_some() noexcept {
   const bool waiting = watched_[1].revents != 0;
   if (waiting && !listener_.still_there()) listening_ = false;  // otherwise poll would report it again at once
-  resting_ = false;
-  for (int i = 0; waiting && listening_ && i < accepts_a_round && accept_one(); ++i) {
+  resting_ = !closer_.has_room();
+  for (int i = 0; waiting && listening_ && !resting_ && i < accepts_a_round && accept_one(); ++i) {
   }
 }
 
@@ -191,7 +184,7 @@ bool server::accept_one() noexcept {
   const int bytes = send_buffer_bytes;
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   const auto importer = os::other_end(socket);
-  if (!importer) return true;  // the importer connects again
+  if (!importer) return closer_.close(std::move(socket)), true;  // the importer connects again
   const bool permitted = os::is_trusted(*importer);
   if (!permitted) drop_a_stranger();
   clients_.push_back({std::move(socket), permitted, round_});
@@ -201,13 +194,22 @@ bool server::accept_one() noexcept {
 /// Makes room for another peer that will be refused, so that such peers never make others lose their connections.
 void server::drop_a_stranger() noexcept {
   const auto stranger = [](const client& peer) { return !peer.permitted; };
-  if (std::ranges::count_if(clients_, stranger) >= most_strangers)
-    clients_.erase(std::ranges::find_if(clients_, stranger));
+  if (std::ranges::count_if(clients_, stranger) >= most_strangers) drop(std::ranges::find_if(clients_, stranger));
 }
 
 void server::drop_most_silent() noexcept {
   const auto silent = std::ranges::min_element(clients_, {}, &client::last_round);
-  if (silent != clients_.end()) clients_.erase(silent);
+  if (silent != clients_.end()) drop(silent);
+}
+
+void server::drop(std::vector<client>::iterator peer) noexcept {
+  hang_up(*peer);
+  clients_.erase(peer);
+}
+
+void server::hang_up(client& peer) noexcept {
+  file ended = std::move(peer.socket);
+  if (!peer.permitted) closer_.close(std::move(ended));
 }
 
 }  // namespace pinfold::fd_passing

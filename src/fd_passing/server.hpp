@@ -5,6 +5,7 @@
 
 #include "fd_passing/fd_provider.hpp"
 #include "fd_passing/wire.hpp"
+#include "os/background_closer.hpp"
 #include "os/file.hpp"
 
 #include <array>
@@ -23,7 +24,7 @@ using os::file;
 /// Serves all connections in one non-blocking loop, so that no peer can delay another. The server closes a connection
 /// whose peer sends an invalid message or does not read its replies. When there are too many, it closes the one that
 /// was silent for longest. Importers connect again when they need to. Only the exporter's own user and root get
-/// descriptors; of others, few connections are kept.
+/// descriptors; of others, few connections are kept, no descriptor is received, and no thread waits for their close.
 class server {
  public:
   static constexpr std::size_t most_clients = 256;
@@ -45,6 +46,7 @@ class server {
 
   server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<fd_provider> from);
   [[nodiscard]] int launch() noexcept;
+  void stop() noexcept;
 
   // The thread calls all functions below.
   void loop() noexcept;
@@ -57,12 +59,15 @@ class server {
   [[nodiscard]] bool accept_one() noexcept;
   void drop_a_stranger() noexcept;
   void drop_most_silent() noexcept;
+  void drop(std::vector<client>::iterator peer) noexcept;
+  void hang_up(client& peer) noexcept;
 
   const std::uint64_t exporter_;
-  const file listener_;
+  file listener_;
   const file wake_;   ///< the thread's end of a pair of sockets
   const file waker_;  ///< the other end, which the destructor shuts down
   const std::shared_ptr<fd_provider> provider_;
+  os::background_closer closer_;  ///< of the listener, and of connections to other users
   std::vector<client> clients_;
   std::vector<pollfd> watched_;  ///< wake, listener, then the connections in their order
   std::uint64_t round_ = 0;

@@ -28,6 +28,11 @@ std::size_t take_descriptors(msghdr& header, std::span<file> into) noexcept {
   return count;
 }
 
+bool set_passing(const file& socket, int allowed) noexcept {
+  constexpr int pass_rights = 83;  // SO_PASSRIGHTS, in headers since Linux 6.16
+  return ::setsockopt(socket.number(), SOL_SOCKET, pass_rights, &allowed, sizeof allowed) == 0;
+}
+
 template <class Call>
 ssize_t uninterrupted(Call&& call) noexcept {
   ssize_t done = 0;
@@ -71,6 +76,14 @@ received_message receive_message(int socket, std::span<std::byte> body, std::spa
   const bool lost = std::any_of(passed.begin(), passed.begin() + static_cast<std::ptrdiff_t>(taken),
                                 [](const file& one) { return !one; });  // no number above 2 was left
   return {bytes, taken, lost || (header.msg_flags & MSG_CTRUNC) != 0, (header.msg_flags & MSG_TRUNC) != 0};
+}
+
+bool refuse_descriptors(const file& socket) noexcept { return set_passing(socket, 0); }
+void accept_descriptors(const file& socket) noexcept { static_cast<void>(set_passing(socket, 1)); }
+
+bool next_has_descriptors(const file& socket) noexcept {
+  msghdr header{};  // without room for descriptors
+  return ::recvmsg(socket.number(), &header, MSG_PEEK | MSG_DONTWAIT) >= 0 && (header.msg_flags & MSG_CTRUNC) != 0;
 }
 
 result<ucred> other_end(const file& socket) noexcept {

@@ -32,8 +32,20 @@ struct received_message {
 [[nodiscard]] received_message receive_message(int socket, std::span<std::byte> body, std::span<file> passed,
                                                int flags) noexcept;
 
+/// Makes the kernel refuse messages with descriptors to this socket, and to the connections that it accepts: to close
+/// a descriptor may take as long as its sender likes. Returns false before Linux 6.16, which cannot.
+bool refuse_descriptors(const file& socket) noexcept;
+/// Takes `refuse_descriptors` back.
+void accept_descriptors(const file& socket) noexcept;
+
+/// Whether descriptors came with the next message to read. Receives nothing.
+[[nodiscard]] bool next_has_descriptors(const file& socket) noexcept;
+
 /// Returns the user and process at the other end, as the kernel recorded them at connect and listen.
 [[nodiscard]] result<ucred> other_end(const file& socket) noexcept;
+
+/// Returns a pidfd of the process at the other end, which may have ended. `unsupported` before Linux 6.5.
+[[nodiscard]] result<file> other_process(const file& socket) noexcept;
 
 /// Whether the other end may be served, and its answers be trusted: it is of this process's user, or root. A process of
 /// root trusts no other user.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/thread.hpp"
 
+#include "os/all_signals_blocked.hpp"
 #include "os/no_cancellation.hpp"
 
-#include <csignal>
 #include <sys/socket.h>
 
 namespace pinfold::os {
@@ -17,18 +17,14 @@ result<void> thread::start(const char* name, void (*body)(void* self), void* sel
   name_ = name;
   body_ = body;
   self_ = self;
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const auto entry = [](void* made) -> void* {
     const auto& to = *static_cast<thread*>(made);
     ::pthread_setname_np(::pthread_self(), to.name_);
     to.body_(to.self_);
     return nullptr;
   };
+  const all_signals_blocked guard;
   const int native = ::pthread_create(&number_, nullptr, entry, this);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   running_ = native == 0;
   if (!running_) return fail_errno(code_for(native), native, "cannot start a thread of the library");
   return {};

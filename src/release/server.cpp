@@ -57,7 +57,8 @@ server::server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listene
     : registry_(std::make_shared<release_registry>(exporter)),
       retirements_(std::make_shared<retirements>(registry_, limbo_bytes)),
       process_(::getpid()),
-      listener_(std::move(listener)) {
+      listener_(std::move(listener)),
+      closer_(os::refuse_descriptors(listener_)) {
   importers_.reserve(most_importers);
   watched_.reserve(2 * most_importers + 2);
 }
@@ -71,6 +72,7 @@ server::~server() {
   thread_.stop();
   reach(step::exporter_ending);
   hang_up();
+  closer_.close(std::move(listener_));  // and the connections that it did not accept
   reach(step::exporter_ended);
   retirements_->abandon();
 }
@@ -129,7 +131,7 @@ void server::wait() noexcept {
                  "the list of descriptors has room for every importer");
   watched_.clear();
   watched_.push_back({.fd = watchable(thread_.wake_end()), .events = POLLIN, .revents = 0});
-  const bool room = importers_.size() < most_importers;
+  const bool room = importers_.size() < most_importers && closer_.has_room();
   watched_.push_back({.fd = room ? watchable(listener_) : -1, .events = POLLIN, .revents = 0});
   for (const importer& one : importers_) {
     // An importer that does not read its answers is not read from either.
@@ -232,7 +234,10 @@ void server::accept_some() noexcept {
       return;
     }
     auto at = endpoint::of(std::move(socket));
-    if (!at.permitted || !end_is_noticed(at) || has_many(at.pid)) continue;
+    if (!at.permitted || !end_is_noticed(at) || has_many(at.pid)) {
+      closer_.close(std::move(at.socket));
+      continue;
+    }
     PINFOLD_ASSERT(importers_.size() < importers_.capacity(), "the list of importers has room from the start");
     importers_.push_back({++last_number_, std::move(at), std::nullopt});
     reach(step::exporter_accepted);

@@ -3,6 +3,7 @@
 /// The exporter's end of the release protocol over a Unix socket.
 #pragma once
 
+#include "os/background_closer.hpp"
 #include "os/thread.hpp"
 #include "release/endpoint.hpp"
 #include "release/retirements.hpp"
@@ -75,7 +76,8 @@ class server {
   const std::shared_ptr<release_registry> registry_;
   const std::shared_ptr<retirements> retirements_;
   const pid_t process_;
-  const os::file listener_;
+  os::file listener_;
+  os::background_closer closer_;  ///< of the listener, and of connections that are not admitted
   std::vector<importer> importers_;
   std::vector<pollfd> watched_;  ///< wake, listener, then socket and process of each importer
   std::uint64_t last_number_ = 0;

@@ -2,9 +2,12 @@
 // Processes of other users at the sockets of an exporter and of an importer that run as root: they get nothing, keep
 // nothing, and delay no importer.
 #include "fd_passing/wire.hpp"
+#include "support/host/lingering.hpp"
 #include "support/host/pattern.hpp"
 #include "support/host/privileges.hpp"
+#include "support/host/refused_call.hpp"
 #include "support/processes/child_process.hpp"
+#include "support/processes/in_child.hpp"
 
 #include <pinfold/import_cache.hpp>
 #include <pinfold/importers/memfd.hpp>
@@ -26,6 +29,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using fd_passing::socket_purpose;
+using std::chrono::steady_clock;
 
 constexpr std::size_t bytes = 1 << 16;
 
@@ -33,7 +37,16 @@ struct visit {
   std::uint64_t exporter = 0;
   int connections = 0;
   bool says_opening = false;
+  bool passes = false;  ///< a descriptor whose close lingers
 };
+
+/// Sends a descriptor whose last reference is then in the message.
+void pass_lingering(int to) {
+  const os::file sent(lingering_socket());
+  const int number = sent.number();
+  const std::byte body{};
+  static_cast<void>(os::send_message(to, {&body, 1}, {&number, 1}, MSG_DONTWAIT));
+}
 
 /// Connects, and says `opening` for all memory of a small exporter. Returns how often it was admitted; keeps the
 /// connections.
@@ -44,6 +57,7 @@ int visits(const visit& what) {
   for (int i = 0; i < what.connections; ++i) {
     const int one = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
     if (one < 0 || ::connect(one, reinterpret_cast<const sockaddr*>(&to.name), to.bytes) != 0) return -1;
+    if (what.passes) pass_lingering(one);
     for (std::uint64_t serial = 1; what.says_opening && serial <= 4; ++serial) {
       const auto opening = sealed({.exporter = what.exporter, .serial = serial, .tag = serial});
       release_message said;
@@ -95,6 +109,47 @@ TEST_F(other_users, make_no_importer_of_root_lose_its_descriptors) {
   const auto made = importer.open(peer_id{1}, buffer.handle());
   ASSERT_TRUE(made) << describe(made.error());
   EXPECT_TRUE(importer.close(made->registration));
+}
+
+class other_users_that_pass_descriptors : public other_users {
+ protected:
+  /// Runs an exporter and an importer of root. `refused` is a socket option that the exporter's kernel lacks.
+  void expect_no_delay(std::optional<int> lacking) {
+    run_in_child([&] {
+      ASSERT_TRUE(!lacking || refuse_socket_option(*lacking));
+      auto exporter = memfd_exporter::create({.serve = true, .release = true}).value();
+      auto retired = exporter.allocate(bytes).value();
+      const auto handle = exporter.allocate(bytes).value().handle();
+      for (const bool to_release : {false, true})
+        ASSERT_EQ(stranger->ask<int>(visit{handle.exporter, 2, to_release, true}), 0);
+      const auto began = steady_clock::now();
+      EXPECT_TRUE(exporter.retire(std::move(retired), 500ms).value().all_let_go());
+      const auto buffer = exporter.allocate(bytes).value();
+      EXPECT_TRUE(can_fetch(buffer.handle()));
+      {
+        const auto ended = std::move(exporter);
+      }
+      EXPECT_LT(steady_clock::now() - began, lingers_for / 2);
+    });
+  }
+
+ private:
+  static bool can_fetch(const memfd_handle& handle) {
+    auto listener = release_listener::create().value();
+    import_cache cache(releasing_importer<memfd_importer>(memfd_importer({.via = memfd_via::scm}), listener));
+    const auto attached = listener.attach(cache).value();
+    const auto lease = cache.acquire(peer_id{1}, handle, handle.base, handle.size);
+    EXPECT_TRUE(lease) << describe(lease.error());
+    return lease.has_value();
+  }
+};
+
+TEST_F(other_users_that_pass_descriptors, delay_neither_an_importer_nor_the_exporters_end) {
+  expect_no_delay(std::nullopt);
+}
+
+TEST_F(other_users_that_pass_descriptors, delay_neither_where_the_kernel_cannot_refuse_them) {
+  expect_no_delay(option_pass_rights);
 }
 
 /// A process of another user that listens at the names of an exporter, and never answers.

@@ -27,12 +27,14 @@ result<os::file> connect_to(std::string_view path) noexcept {
   if (!address) return tl::unexpected(address.error());
   os::file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return bpf_fail("cannot create a socket");
+  os::refuse_descriptors(socket);  // until it is known whose socket it is
   ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &answer_limit, sizeof answer_limit);
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &answer_limit, sizeof answer_limit);
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::connect(socket.number(), name, address->bytes) != 0)
     return bpf_fail("cannot connect to the socket of pinfold monitord");
   if (auto whose = check_server(socket); !whose) return tl::unexpected(whose.error());
+  os::accept_descriptors(socket);
   return socket;
 }
 

@@ -64,7 +64,10 @@ result<std::unique_ptr<bpf_server>> bpf_server::start(const bpf_server_options& 
 }
 
 bpf_server::bpf_server(const bpf_server_options& options, os::file listener, os::file wake)
-    : options_(options), listener_(std::move(listener)), wake_(std::move(wake)) {
+    : options_(options),
+      listener_(std::move(listener)),
+      wake_(std::move(wake)),
+      closer_(os::refuse_descriptors(listener_)) {
   static_cast<void>(::lstat(options_.socket.c_str(), &made_));  // there is none where the name is abstract
 }
 
@@ -117,6 +120,7 @@ void bpf_server::hear_all() {
     if (hear(one) && (one.served || one.since > too_old)) return false;
     PINFOLD_ASSERT(slots_ != nullptr, "the slots stay while there are clients");
     slots_->release(one.slot);
+    closer_.close(std::move(one.socket));
     return true;
   });
 }
@@ -126,6 +130,7 @@ void bpf_server::hear_all() {
 bool bpf_server::hear(client& from) {
   pollfd one{.fd = from.socket.number(), .events = POLLIN, .revents = 0};
   if (::poll(&one, 1, 0) <= 0) return true;
+  if (os::next_has_descriptors(from.socket)) return false;
   const auto heard = bpf_receive(from.socket.number());
   return heard && !from.served && hand_out(from);
 }
@@ -196,12 +201,11 @@ void bpf_server::accept(os::file socket) {
   greeting.refused = invite(fresh);
   greeting.secret = fresh.slot.secret;
   const bool heard = bpf_send(fresh.socket.number(), greeting);
-  if (greeting.refused != 0) return;
-  PINFOLD_ASSERT(slots_ != nullptr && clients_.size() < most_clients, "a client that is invited has a slot");
-  if (heard)
-    clients_.push_back(std::move(fresh));
-  else
-    slots_->release(fresh.slot);
+  PINFOLD_ASSERT(greeting.refused != 0 || (slots_ != nullptr && clients_.size() < most_clients),
+                 "a client that is invited has a slot");
+  if (greeting.refused == 0 && heard) return clients_.push_back(std::move(fresh));
+  if (greeting.refused == 0) slots_->release(fresh.slot);
+  closer_.close(std::move(fresh.socket));
 }
 
 }  // namespace pinfold::monitors

@@ -6,7 +6,9 @@
 
 #include "monitors/bpf/slots.hpp"
 #include "monitors/bpf/wire.hpp"
+#include "os/background_closer.hpp"
 #include "os/file.hpp"
+#include "os/message.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -81,6 +83,7 @@ class bpf_server {
   const os::file listener_;
   const os::file wake_;
   struct stat made_{};                ///< the socket's file
+  os::background_closer closer_;      ///< of connections: to any user
   std::unique_ptr<bpf_slots> slots_;  ///< set while there are clients, and a while longer
   std::int64_t idle_since_ = 0;
   std::vector<client> clients_;

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 namespace pinfold::testing {
@@ -30,5 +32,24 @@ inline bool refuse_call(int number, int native) {
   const sock_fprog filter{.len = program.size(), .filter = program.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
+
+/// Makes getsockopt and setsockopt of that option of SOL_SOCKET fail with ENOPROTOOPT in this process from now on, as
+/// kernels do that lack it. For a child process, as above.
+inline bool refuse_socket_option(int option) {
+  std::array<sock_filter, 7> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsockopt, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + 2 * sizeof(__u64)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(option), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(ENOPROTOOPT)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{.len = program.size(), .filter = program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+inline constexpr int option_pass_rights = 83;  ///< SO_PASSRIGHTS, Linux 6.16
+inline constexpr int option_peer_pidfd = 77;   ///< SO_PEERPIDFD, Linux 6.5
 
 }  // namespace pinfold::testing
