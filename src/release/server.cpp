@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr auto look_every = 1000ms;  // the program may close descriptors just before a poll
 constexpr auto rest = 50ms;
+constexpr int accepts_a_round = 16;   // processes that are not admitted do not fill the list of importers
 constexpr int messages_a_round = 64;  // so that no importer delays another for long
 constexpr int most_unread = 4096;     // more than a socket's buffer has room for
 
@@ -226,7 +227,8 @@ bool server::has_many(pid_t process) const noexcept {
 }
 
 void server::accept_some() noexcept {
-  while (importers_.size() < most_importers && listener_.still_there()) {
+  for (int i = 0; i < accepts_a_round; ++i) {
+    if (importers_.size() == most_importers || !listener_.still_there() || !closer_.has_room()) return;
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       if (os::code_for(errno) == errc::out_of_resources && errno != EAGAIN)

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <latch>
@@ -14,6 +15,7 @@
 #include <poll.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace pinfold::testing::release_server_test {
 namespace {
@@ -73,6 +75,50 @@ TEST_F(release_server, R66_what_an_importer_said_counts_although_it_closed_witho
   const auto report = ticket.wait(5s).value();
   EXPECT_TRUE(report.all_let_go());
   EXPECT_EQ(report.let_go, 1U);
+  release::at_step.store(nullptr);
+}
+
+namespace {
+
+// The server stops when it has as many connections of one process as it may, and then in the next `opening`.
+struct stops {
+  std::atomic<int> accepted{1};  // the importer's
+  std::latch full{1};
+  std::latch queued{1};
+  std::latch opening{1};
+  std::latch over{1};
+};
+stops* stopping = nullptr;
+
+}  // namespace
+
+TEST_F(release_server, R66_connections_that_are_turned_away_do_not_delay_an_importer) {
+  stops at;
+  stopping = &at;
+  release::at_step.store([](release::step one) noexcept {
+    if (one == release::step::exporter_accepted &&
+        stopping->accepted.fetch_add(1, std::memory_order_relaxed) + 1 == release::server::most_of_a_process) {
+      stopping->full.count_down();
+      stopping->queued.wait();
+    }
+    if (one == release::step::exporter_opening && stopping->queued.try_wait()) {
+      stopping->opening.count_down();
+      stopping->over.wait();
+    }
+  });
+  const auto connect = [&] { return fd_passing::connect_to({number, 0, 0}, fd_passing::socket_purpose::release); };
+  std::vector<result<os::file>> kept;
+  for (auto i = release::server::most_of_a_process; i > 1; --i) kept.push_back(connect());
+  at.full.wait();
+  for (int i = 0; i < 100; ++i) kept.push_back(connect());
+  say(release_kind::opening);
+  at.queued.count_down();
+  at.opening.wait();
+  ASSERT_TRUE(kept.back());
+  EXPECT_FALSE(os::readable_within(*kept.back(), 0ms)) << "the server turned all away before it read";
+  at.over.count_down();
+  EXPECT_TRUE(os::readable_within(*kept.back(), 5s));
+  server.reset();
   release::at_step.store(nullptr);
 }
 

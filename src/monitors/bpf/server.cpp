@@ -13,6 +13,7 @@ namespace pinfold::monitors {
 namespace {
 
 constexpr int rest_ms = 100;
+constexpr int accepts_a_round = 16;
 constexpr std::int64_t linger_ms = 1000;
 constexpr std::int64_t wait_limit_ms = 5000;  // for a client that has a secret and does not come back
 constexpr std::size_t most_clients = pinfold_slots;
@@ -87,7 +88,7 @@ void bpf_server::stop() noexcept {
 void bpf_server::run() {
   while (wait()) {
     hear_all();
-    if (!resting_ && (polled_[1].revents & POLLIN) != 0) accept_all();
+    if (!resting_ && (polled_[1].revents & POLLIN) != 0) accept_some();
     client_count_.store(clients_.size(), std::memory_order_relaxed);
     let_go();
   }
@@ -160,8 +161,9 @@ bool bpf_server::hand_out(client& to) {
 
 // Handles closed connections before each accept, so that a client that closes one and opens another gives back its
 // slot first.
-void bpf_server::accept_all() {
-  for (;;) {
+void bpf_server::accept_some() {
+  resting_ = !closer_.has_room();
+  for (int i = 0; i < accepts_a_round && !resting_; ++i) {
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       resting_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;

@@ -74,7 +74,7 @@ class bpf_server {
   [[nodiscard]] bool hear(client& from);
   [[nodiscard]] bool hand_out(client& to);
   [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& said) const;
-  void accept_all();
+  void accept_some();
   void accept(os::file socket);
   [[nodiscard]] int invite(client& asker);
   [[nodiscard]] std::size_t rings_of(uid_t user) const;
