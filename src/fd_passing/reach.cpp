@@ -3,6 +3,7 @@
 
 #include "fd_passing/process.hpp"
 #include "fd_passing/wire.hpp"
+#include "os/own_user.hpp"
 
 #include <climits>
 #include <cstdio>
@@ -53,8 +54,7 @@ bool serves_this_user(std::int32_t process) noexcept {
   const auto found =
       any_line(path, [&](const char* line) { return std::sscanf(line, "Uid: %u %u", &own, &effective) == 2; });
   if (!found || !*found) return true;
-  const auto self = ::geteuid();
-  return self == 0 || self == effective;
+  return ::geteuid() == 0 || os::match_user(effective) != os::user_match::other;
 }
 
 /// Asks for a descriptor that no process has: the kernel checks the permission before the number.

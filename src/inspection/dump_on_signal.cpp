@@ -3,6 +3,7 @@
 #include "inspection/text_dump.hpp"
 #include "os/mutex.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/own_user.hpp"
 
 #include <pinfold/dump_on_signal.hpp>
 
@@ -43,10 +44,10 @@ constinit std::atomic<int> dumping_process{0};  // 0: none. A child of fork(2) m
 inspection::text_dump dump;                     // of the thread that set `dumping_process`
 
 // Whether it is a file of this user's: others may write to the folder, and make files, pipes and links there.
-bool is_own_file(int descriptor) noexcept {
+bool may_be_written(int descriptor) noexcept {
   struct stat seen{};
   return ::syscall(SYS_fstat, descriptor, &seen) == 0 && S_ISREG(seen.st_mode) && seen.st_nlink == 1 &&
-         seen.st_uid == static_cast<uid_t>(::syscall(SYS_geteuid));
+         os::is_own_file(descriptor, seen);
 }
 
 // Names the file that is not written, before the dump on standard error.
@@ -65,7 +66,7 @@ int open_file(const destination* in, int process) noexcept {
   constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
   const auto file = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path.terminated(), flags, 0600));
   if (file < 0) return standard_error_instead_of(path, ::strerrordesc_np(errno));
-  if (is_own_file(file)) return file;
+  if (may_be_written(file)) return file;
   ::syscall(SYS_close, file);
   return standard_error_instead_of(path, "it exists, and is not a file of this user's alone");
 }

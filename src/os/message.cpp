@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/message.hpp"
 
+#include "os/own_user.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace pinfold::os {
 
@@ -92,6 +96,26 @@ result<ucred> other_end(const file& socket) noexcept {
   if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &seen, &bytes) != 0)
     return fail_system("cannot read the credentials of the socket's other end");
   return seen;
+}
+
+result<file> other_process(const file& socket) noexcept {
+  constexpr int peer_pidfd = 77;  // SO_PEERPIDFD, in headers since Linux 6.5
+  int number = -1;
+  socklen_t bytes = sizeof number;
+  if (::getsockopt(socket.number(), SOL_SOCKET, peer_pidfd, &number, &bytes) == 0) return file(number);
+  const int native = errno;
+  return fail_errno(native == ENOPROTOOPT ? errc::unsupported : code_for(native), native,
+                    "cannot open the process at the socket's other end");
+}
+
+bool is_trusted(const file& socket, const ucred& other) noexcept {
+  if (other.uid == 0) return true;
+  const auto match = match_user(other.uid);
+  if (match != user_match::ambiguous) return match == user_match::own;
+  // The right to send a signal to the process shows that it is of the same user: a capability does not reach users that
+  // the namespace does not have.
+  const auto process = other_process(socket);
+  return process && ::syscall(SYS_pidfd_send_signal, process->number(), 0, nullptr, 0) == 0;
 }
 
 }  // namespace pinfold::os

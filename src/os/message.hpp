@@ -11,7 +11,6 @@
 #include <span>
 #include <sys/socket.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 namespace pinfold::os {
 
@@ -49,6 +48,6 @@ void accept_descriptors(const file& socket) noexcept;
 
 /// Whether the other end may be served, and its answers be trusted: it is of this process's user, or root. A process of
 /// root trusts no other user.
-[[nodiscard]] inline bool is_trusted(const ucred& other) noexcept { return other.uid == ::geteuid() || other.uid == 0; }
+[[nodiscard]] bool is_trusted(const file& socket, const ucred& other) noexcept;
 
 }  // namespace pinfold::os

@@ -17,7 +17,7 @@ endpoint endpoint::of(os::file connected) noexcept {
   endpoint made;
   if (const auto other = os::other_end(connected)) {
     made.pid = other->pid;
-    made.permitted = os::is_trusted(*other);
+    made.permitted = os::is_trusted(connected, *other);
     if (made.pid > 0) made.process = os::file(static_cast<int>(::syscall(SYS_pidfd_open, made.pid, 0)));
     if (made.pid > 0 && !made.process) made.no_process = errno;
   }

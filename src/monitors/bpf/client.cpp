@@ -17,7 +17,7 @@ constexpr timeval answer_limit{.tv_sec = 5, .tv_usec = 0};
 result<void> check_server(const os::file& socket) noexcept {
   const auto peer = os::other_end(socket);
   if (!peer) return tl::unexpected(peer.error());
-  if (!os::is_trusted(*peer))
+  if (!os::is_trusted(socket, *peer))
     return fail(errc::not_permitted, "the monitor's server runs as neither root nor this user");
   return {};
 }
