@@ -4,6 +4,7 @@
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 #include "release/condition.hpp"
+#include "release/deadline.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +18,6 @@ namespace pinfold {
 namespace {
 
 constexpr auto no_memory = "no memory for the exporter's own records";
-constexpr std::chrono::milliseconds longest_wait{std::chrono::hours{24}};  // so that no deadline overflows
 constexpr auto stale = "the memory is being retired, or freed";
 
 struct holder {
@@ -237,8 +237,7 @@ result<retire_report> release_registry::report(std::uint64_t serial) const noexc
 result<retire_report> release_registry::state::wait(std::uint64_t serial, std::chrono::milliseconds timeout,
                                                     bool (*awaited)(const holder&)) {
   const detail::no_cancellation whole;
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds{0}, longest_wait);
+  const auto deadline = release::deadline_in(timeout);
   std::unique_lock guard(mutex);
   changed->wait_until(guard, deadline, [&] {
     const memory* const one = find(serial);

@@ -3,6 +3,7 @@
 
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
+#include "release/deadline.hpp"
 #include "release/endpoint.hpp"
 #include "release/steps.hpp"
 
@@ -19,11 +20,6 @@ namespace {
 constexpr auto no_memory = "no memory for the exporter's own records";
 constexpr auto inherited = "the exporter belongs to the parent process";
 
-/// Returns a time after which no deadline overflows.
-std::chrono::milliseconds waitable(std::chrono::milliseconds timeout) noexcept {
-  return std::clamp(timeout, std::chrono::milliseconds{0}, std::chrono::milliseconds{std::chrono::hours{24}});
-}
-
 }  // namespace
 
 retirements::retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept
@@ -34,7 +30,7 @@ result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::s
   auto made = std::make_shared<retired>();
   made->serial = serial;
   made->bytes = bytes;
-  made->deadline = steady_clock::now() + waitable(timeout);
+  made->deadline = deadline_in(timeout);
   list node{made};
   const std::scoped_lock guard(mutex_);
   if (abandoned_) return fail(errc::closed, "the exporter has ended");
@@ -201,7 +197,7 @@ result<retire_report> retirements::report(const retired& what) noexcept {
 result<retire_report> retirements::wait(const retired& what, std::chrono::milliseconds timeout) noexcept {
   if (::getpid() != process_) return fail(errc::unsupported, inherited);
   const detail::no_cancellation whole;
-  const auto deadline = steady_clock::now() + waitable(timeout);
+  const auto deadline = deadline_in(timeout);
   std::unique_lock guard(mutex_);
   changed_->wait_until(guard, deadline, [&] { return what.done; });
   return report_locked(what);

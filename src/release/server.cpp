@@ -4,6 +4,7 @@
 #include "fd_passing/wire.hpp"
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
+#include "release/deadline.hpp"
 #include "release/steps.hpp"
 
 #include <algorithm>
@@ -98,7 +99,7 @@ result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::c
 result<std::size_t> server::announce(std::span<const std::uint64_t> serials,
                                      std::chrono::milliseconds timeout) noexcept {
   const detail::no_cancellation whole;
-  const auto deadline = steady_clock::now() + timeout;
+  const auto deadline = deadline_in(timeout);
   result<std::size_t> holders = 0;
   for (const auto serial : serials) {
     free_call by_the_program = [] { return result<void>{}; };
@@ -140,7 +141,7 @@ void server::wait() noexcept {
     watched_.push_back({.fd = one.broken ? -1 : watchable(one.at.socket), .events = events, .revents = 0});
     watched_.push_back({.fd = watchable(one.at.process), .events = POLLIN, .revents = 0});
   }
-  const auto left = retirements_->next_deadline(look_every);
+  const auto left = retirements_->next_deadline(closer_.has_room() ? look_every : rest);
   if (::poll(watched_.data(), watched_.size(), static_cast<int>(left.count())) < 0 && errno != EINTR)
     ::usleep(std::chrono::microseconds(rest).count());  // no memory, or a descriptor limit below the number in use
 }

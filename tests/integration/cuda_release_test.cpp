@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 using cuda_release_cache = import_cache<releasing_importer<cuda_ipc_importer>>;
 
 constexpr std::size_t bytes = 1 << 21;
+constexpr int without_limit = -1;
 
 struct export_order {
   enum class what : int { allocate, retire, wait, announce, announce_in_free } verb = what::allocate;
@@ -82,7 +83,9 @@ class exporting {
 
   /// Announces, and frees.
   static export_answer announce(cuda::device_pointer at, int milliseconds) {
-    const auto holders = cuda_ipc_exporter::announce_free(at, 1, std::chrono::milliseconds(milliseconds));
+    const auto timeout =
+        milliseconds == without_limit ? std::chrono::milliseconds::max() : std::chrono::milliseconds(milliseconds);
+    const auto holders = cuda_ipc_exporter::announce_free(at, 1, timeout);
     gpu().demand([&] { return gpu().calls().mem_free(at); });
     return {.done = holders.has_value(), .holders = holders.value_or(0)};
   }
@@ -254,6 +257,17 @@ TEST_F(cuda_release, R66_an_announced_free_waits_for_a_stopped_importer_until_it
   EXPECT_GE(std::chrono::steady_clock::now() - began, 50ms);
   importer.go_on();
   EXPECT_TRUE(soon([&] { return !ask(import_order{take::find, shared}).right; }));
+}
+
+TEST_F(cuda_release, R66_an_announced_free_without_a_limit_waits_for_a_stopped_importer) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7}).right);
+  importer.stop();
+  const std::jthread later([&] {
+    std::this_thread::sleep_for(100ms);
+    importer.go_on();
+  });
+  EXPECT_EQ(ask(export_order{give::announce, 0, without_limit}).holders, 0U);
 }
 
 TEST_F(cuda_release, R66_a_free_that_is_announced_in_another_is_answered) {

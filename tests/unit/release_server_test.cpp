@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <latch>
 #include <memory>
 #include <optional>
@@ -120,6 +121,16 @@ TEST_F(release_server, R66_connections_that_are_turned_away_do_not_delay_an_impo
   EXPECT_TRUE(os::readable_within(*kept.back(), 5s));
   server.reset();
   release::at_step.store(nullptr);
+}
+
+TEST_F(release_server, R66_an_announcement_without_a_limit_waits_for_the_answer) {
+  const std::uint64_t serials[] = {lent};
+  auto said =
+      std::async(std::launch::async, [&] { return server->announce(serials, std::chrono::milliseconds::max()); });
+  wait_for_message();
+  EXPECT_EQ(said.wait_for(100ms), std::future_status::timeout);
+  say(release_kind::answer, release_state::gone);
+  EXPECT_EQ(said.get().value(), 0U);
 }
 
 TEST_F(release_server, R66_a_slow_free_delays_no_importer) {

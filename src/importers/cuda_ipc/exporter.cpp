@@ -6,6 +6,7 @@
 #include "importers/cuda_ipc/handle.hpp"
 #include "importers/cuda_ipc/shares.hpp"
 #include "os/process_list.hpp"
+#include "release/deadline.hpp"
 #include "release/server.hpp"
 
 #include <cerrno>
@@ -305,7 +306,7 @@ result<std::size_t> cuda_ipc_exporter::announce_free(std::uint64_t pointer, std:
                                                      std::chrono::milliseconds timeout) noexcept try {
   const auto where = range::of(pointer, bytes);
   if (!where) return tl::unexpected(where.error());
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = release::deadline_in(timeout);
   result<std::size_t> holders = 0;
   std::uint64_t last = 0;
   while (const auto one = state::next(last)) {
