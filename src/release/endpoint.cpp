@@ -7,19 +7,46 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <utility>
 
 namespace pinfold::release {
 
+namespace {
+
+bool is_hung_up(const os::file& socket) noexcept {
+  pollfd one{.fd = socket.number(), .events = 0, .revents = 0};
+  return ::poll(&one, 1, 0) > 0 && (one.revents & POLLHUP) != 0;
+}
+
+/// Before Linux 6.5: by its number, which another process may have by now. While the connection is not hung up, the
+/// process that made it runs, or a forked child of it has its socket. Sets `native` where there is no process.
+os::file process_by_number(const os::file& socket, pid_t number, int& native) noexcept {
+  os::file opened(static_cast<int>(::syscall(SYS_pidfd_open, number, 0)));
+  if (!opened) native = errno;
+  if (opened && is_hung_up(socket)) native = ENOTCONN;
+  return native == 0 ? std::move(opened) : os::file();
+}
+
+os::file process_behind(const os::file& socket, pid_t number, int& native) noexcept {
+  auto opened = os::other_process(socket);
+  if (opened) return std::move(*opened);
+  if (opened.error() == errc::unsupported) return process_by_number(socket, number, native);
+  const bool ended = opened.error().native == EINVAL || opened.error().native == ENODATA;  // of some versions
+  native = ended ? ESRCH : opened.error().native;
+  return {};
+}
+
+}  // namespace
+
 endpoint endpoint::of(os::file connected) noexcept {
   endpoint made;
   if (const auto other = os::other_end(connected)) {
     made.pid = other->pid;
     made.permitted = os::is_trusted(connected, *other);
-    if (made.pid > 0) made.process = os::file(static_cast<int>(::syscall(SYS_pidfd_open, made.pid, 0)));
-    if (made.pid > 0 && !made.process) made.no_process = errno;
+    if (made.pid > 0) made.process = process_behind(connected, made.pid, made.no_process);
   }
   made.socket = std::move(connected);
   return made;

@@ -23,7 +23,8 @@ struct endpoint {
   os::file socket;
   os::file process;  ///< a pidfd; empty where the process cannot be seen
   pid_t pid = 0;
-  int no_process = 0;      ///< why `process` is empty although there is a pid: an `errno` value
+  int no_process = 0;      ///< why `process` is empty although there is a pid: an `errno` value. ESRCH: it has ended;
+                           ///< ENOTCONN: it may have ended, and another may have its pid
   bool permitted = false;  ///< the other end belongs to this user or to root
 
   /// Takes over a connected socket.

@@ -37,9 +37,9 @@ result<os::file> listen_at(std::uint64_t exporter) noexcept {
 }
 
 /// Without a pidfd, the end of the connection counts as that of the process. So an importer that is only short of room
-/// for one is turned away; one whose process has ended too.
+/// for one is turned away; one whose process has ended, or may have ended, too.
 bool end_is_noticed(const endpoint& at) noexcept {
-  return at.no_process != ESRCH && os::code_for(at.no_process) != errc::out_of_resources;
+  return at.no_process != ESRCH && at.no_process != ENOTCONN && os::code_for(at.no_process) != errc::out_of_resources;
 }
 
 }  // namespace
