@@ -221,10 +221,12 @@ void server::end(importer& one) noexcept {
   one.number = 0;
 }
 
-/// Whether a process has its share of the connections: one for each of its listeners, and room for others is left.
+/// Whether a process has its share of the connections: one for each of its listeners, and room for others is left. All
+/// processes that this one's PID namespace does not have are process 0, and have no share.
 bool server::has_many(pid_t process) const noexcept {
-  return std::ranges::count_if(importers_, [&](const importer& one) { return one.at.pid == process; }) >=
-         most_of_a_process;
+  return process != 0 && std::ranges::count_if(importers_, [&](const importer& one) {
+                           return one.at.pid == process;
+                         }) >= most_of_a_process;
 }
 
 void server::accept_some() noexcept {

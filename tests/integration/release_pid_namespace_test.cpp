@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Importers outside of the PID namespace of their exporter, to which they have no number (R66).
+#include "fd_passing/client.hpp"
+#include "release/endpoint.hpp"
+#include "release/server.hpp"
+#include "support/processes/pid_namespace.hpp"
+
+#include <pinfold/importers/memfd.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+namespace pinfold::release::release_pid_namespace_test {
+namespace {
+
+using testing::line;
+
+int export_memory(line& parent) {
+  auto exporter = memfd_exporter::create({.release = true}).value();
+  const auto buffer = exporter.allocate(4096).value();
+  return parent.send(buffer.handle()) && !parent.receive<int>() ? 0 : 1;
+}
+
+}  // namespace
+
+TEST(release_pid_namespace, R66_importers_without_a_number_do_not_count_as_one_process) {
+  auto exporting = testing::in_pid_namespace(testing::proc_of::itself, export_memory);
+  const auto handle = exporting.talk().receive<memfd_handle>();
+  if (!handle) GTEST_SKIP() << "no PID namespace may be made here";
+  std::vector<endpoint> importers;
+  for (auto i = 0; i <= server::most_of_a_process; ++i) {
+    auto socket = fd_passing::connect_to({handle->exporter, 0, 0}, fd_passing::socket_purpose::release);
+    ASSERT_TRUE(socket);
+    importers.push_back(endpoint::of(std::move(*socket)));
+    const auto opening = sealed({.exporter = handle->exporter, .serial = handle->serial, .tag = 1});
+    ASSERT_EQ(importers.back().send(opening), endpoint::sent::done);
+    ASSERT_TRUE(os::readable_within(importers.back().socket, std::chrono::seconds{5}));
+    release_message said;
+    ASSERT_EQ(importers.back().receive(said), endpoint::received::message) << i;
+    EXPECT_EQ(said.kind, release_kind::admitted);
+  }
+}
+
+}  // namespace pinfold::release::release_pid_namespace_test
