@@ -18,9 +18,6 @@ namespace {
 /// A server with too many connections may close a new connection before it has answered.
 constexpr int fresh_attempts = 3;
 
-/// A process that dies closes its sockets shortly before it counts as ended.
-constexpr std::chrono::milliseconds death_takes{100};
-
 constexpr std::chrono::milliseconds look_every{1000};  // the program may close a descriptor just before a poll
 constexpr std::chrono::milliseconds retry_after{50};
 

@@ -33,6 +33,9 @@ using os::file;
 /// number now; `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
 [[nodiscard]] result<file> open_process(const exporter_id& of) noexcept;
 
+/// A process that dies closes its descriptors, and ends its main thread, shortly before it counts as ended.
+inline constexpr std::chrono::milliseconds death_takes{100};
+
 /// Whether the process behind the pidfd has ended.
 [[nodiscard]] inline bool has_ended(const file& process) noexcept {
   return os::readable_within(process, std::chrono::milliseconds{0});

@@ -36,6 +36,7 @@ std::size_t read_into(const char* path, char* text, std::size_t room) noexcept {
 
 struct seen_process {
   char state = 0;  ///< 0: not seen
+  std::uint64_t threads = 0;
   std::uint64_t started = 0;
   std::uint64_t stack = 0;
 };
@@ -52,18 +53,19 @@ std::uint64_t number_at(std::string_view text) noexcept {
   return number;
 }
 
-// proc(5): after the name in parentheses come the state, 18 fields on the start time, and 6 fields on the stack's
-// start, which is 0 if the caller may not know it.
+// proc(5): after the name in parentheses come the state, 17 fields on the number of threads, 2 fields on the start
+// time, and 6 fields on the stack's start, which is 0 if the caller may not know it.
 seen_process look_at(const char* path) noexcept {
   std::array<char, 1024> text{};
   const std::string_view all(text.data(), read_into(path, text.data(), text.size() - 1));
   const auto end_of_name = all.rfind(')');
   if (end_of_name == std::string_view::npos) return {};
   const auto state = after_spaces(all.substr(end_of_name), 1);
-  const auto started = after_spaces(state, 19);
+  const auto threads = after_spaces(state, 17);
+  const auto started = after_spaces(threads, 2);
   const auto stack = after_spaces(started, 6);
   if (stack.empty()) return {};
-  return {state.front(), number_at(started), number_at(stack)};
+  return {state.front(), number_at(threads), number_at(started), number_at(stack)};
 }
 
 // The kernel may be short of memory for a moment.
@@ -116,7 +118,9 @@ bool process_id::known_to_run(std::uint64_t own_namespace) const noexcept {
   const auto seen = started != 0 ? look_at(pid) : seen_process{};
   if (seen.state == 0) return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM;
   const bool same_program = seen.stack == stack || seen.stack == 0 || stack == 0;
-  return seen.state != 'Z' && seen.state != 'X' && seen.started == started && same_program;
+  // A main thread that has ended is a zombie while others run.
+  const bool ended = (seen.state == 'Z' || seen.state == 'X') && seen.threads <= 1;
+  return !ended && seen.started == started && same_program;
 }
 
 std::string read_text(const char* path) {

@@ -26,10 +26,13 @@ std::optional<std::uint64_t> start_time_of(pid_t pid) noexcept {
   if (name_end == std::string_view::npos) return std::nullopt;
   rest.remove_prefix(name_end + 1);
   constexpr int first_field = 3;  // the state
+  constexpr int threads = 20;     // a main thread that has ended is a zombie, too, while others run
   constexpr int wanted = 22;
+  bool zombie = false;
   for (int field = first_field; field <= wanted; ++field) {
     rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    if (field == first_field && (rest.starts_with('Z') || rest.starts_with('X'))) return std::nullopt;
+    if (field == first_field) zombie = rest.starts_with('Z') || rest.starts_with('X');
+    if (field == threads && zombie && (rest.starts_with("0 ") || rest.starts_with("1 "))) return std::nullopt;
     if (field < wanted) rest.remove_prefix(std::min(rest.find(' '), rest.size()));
   }
   std::uint64_t time = 0;

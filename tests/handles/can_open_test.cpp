@@ -5,6 +5,7 @@
 #include "fd_passing/host.hpp"
 #include "support/fixtures/memfd_test.hpp"
 #include "support/host/privileges.hpp"
+#include "support/processes/main_thread.hpp"
 
 #include <gtest/gtest.h>
 
@@ -100,6 +101,27 @@ TEST(can_open_of_another_user, is_told_as_by_open) {
     EXPECT_EQ(other.talk().receive<int>(), static_cast<int>(errc::not_permitted)) << via;
     EXPECT_EQ(other.talk().receive<int>(), static_cast<int>(errc::not_permitted)) << via;
   }
+}
+
+TEST(can_open_without_main_thread, the_socket_still_serves) {
+  child_process exporting([](line& parent) -> int {
+    end_main_thread([&parent] {
+      auto exporter = memfd_exporter::create({.serve = true}).value();
+      const auto buffer = exporter.allocate(64 * kib).value();
+      const bool told = wait_for_end_of_main_thread(::getpid()) && parent.send(buffer.handle());
+      return told && !parent.receive<int>() ? 0 : 1;
+    });
+  });
+  const auto handle = exporting.talk().receive<memfd_handle>();
+  ASSERT_TRUE(handle);
+  for (const auto via : {memfd_via::automatic, memfd_via::scm}) {
+    memfd_importer reader({.via = via});
+    EXPECT_TRUE(reader.can_open(*handle));
+    EXPECT_TRUE(reader.open(any_peer, *handle));
+  }
+  memfd_importer direct({.via = memfd_via::pidfd});
+  EXPECT_EQ(direct.can_open(*handle).error(), errc::unsupported);
+  EXPECT_EQ(direct.open(any_peer, *handle).error(), errc::unsupported);
 }
 
 TEST(can_open_moved, a_moved_importer_is_closed) {
