@@ -5,6 +5,7 @@
 #include "fd_passing/wire.hpp"
 #include "os/own_user.hpp"
 
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <cstring>
@@ -33,14 +34,23 @@ result<bool> any_line(const char* path, Use&& use) noexcept {
   return false;
 }
 
+/// Returns the line without its first fields, which blanks separate.
+std::string_view after_fields(std::string_view line, int count) noexcept {
+  for (int i = 0; i < count; ++i) {
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    line.remove_prefix(std::min(line.find(' '), line.size()));
+  }
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  return line;
+}
+
 /// Whether a socket with the exporter's name listens in this network namespace.
 result<bool> serves(std::uint64_t exporter) noexcept {
   const auto address = address_of(exporter);
   const std::string_view name(address.name.sun_path + 1, address.bytes - offsetof(sockaddr_un, sun_path) - 1);
   return any_line("/proc/net/unix", [&](const char* text) {
-    const std::string_view line(text);
-    const auto at = line.find('@');
-    return at != std::string_view::npos && line.substr(at + 1, name.size()) == name;
+    const auto path = after_fields(text, 7);
+    return path.starts_with('@') && path.substr(1, path.find('\n') - 1) == name;
   });
 }
 

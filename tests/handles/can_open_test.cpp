@@ -3,11 +3,18 @@
 #include <pinfold/import_cache.hpp>
 
 #include "fd_passing/host.hpp"
+#include "fd_passing/wire.hpp"
 #include "support/fixtures/memfd_test.hpp"
 #include "support/host/privileges.hpp"
 #include "support/processes/main_thread.hpp"
 
 #include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <utility>
 
 namespace can_open_test {
 namespace {
@@ -122,6 +129,33 @@ TEST(can_open_without_main_thread, the_socket_still_serves) {
   memfd_importer direct({.via = memfd_via::pidfd});
   EXPECT_EQ(direct.can_open(*handle).error(), errc::unsupported);
   EXPECT_EQ(direct.open(any_peer, *handle).error(), errc::unsupported);
+}
+
+/// Listens at a path, or at an abstract name, which end as an exporter's name.
+os::file listening_at(const std::string& name, bool abstract) {
+  os::file made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un at{.sun_family = AF_UNIX, .sun_path = {}};
+  name.copy(at.sun_path + (abstract ? 1 : 0), name.size());
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(made.number(), reinterpret_cast<const sockaddr*>(&at), bytes) != 0 || ::listen(made.number(), 1) != 0)
+    return {};
+  return made;
+}
+
+TEST(can_open_of_another_socket, says_that_the_exporter_does_not_serve) {
+  exporter_peer silent;
+  const auto handle = silent.allocate(64 * kib, 1);
+  const memfd_importer reader({.via = memfd_via::scm});
+  const auto address = fd_passing::address_of(handle.exporter);
+  const std::string name(address.name.sun_path + 1, address.bytes - offsetof(sockaddr_un, sun_path) - 1);
+  const std::string in_folder = "/tmp/x@" + name;
+  for (const auto& [other, abstract] : {std::pair(in_folder, false), std::pair(in_folder, true),
+                                        std::pair("@" + name, true), std::pair(name + "0", true)}) {
+    const auto listening = listening_at(other, abstract);
+    ASSERT_TRUE(listening) << other;
+    EXPECT_EQ(reader.can_open(handle).error(), errc::unsupported) << other;
+  }
+  ::unlink(in_folder.c_str());
 }
 
 TEST(can_open_moved, a_moved_importer_is_closed) {
