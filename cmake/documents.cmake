@@ -48,8 +48,8 @@ add_custom_command(
 set(header ${PROJECT_SOURCE_DIR}/include/pinfold/pinfold.h)
 add_custom_command(
   OUTPUT ${work}/errors.dox
-  COMMAND ${texts}/errors ${header} ${PROJECT_SOURCE_DIR}/docs/errors.md ${work}/errors.dox
-  DEPENDS ${texts}/errors ${header} ${PROJECT_SOURCE_DIR}/docs/errors.md
+  COMMAND ${texts}/errors ${header} ${PROJECT_SOURCE_DIR}/docs/use/errors.md ${work}/errors.dox
+  DEPENDS ${texts}/errors ${header} ${PROJECT_SOURCE_DIR}/docs/use/errors.md
   VERBATIM
 )
 file(GLOB texts_of_pages CONFIGURE_DEPENDS ${texts}/* ${PROJECT_SOURCE_DIR}/examples/*.c)

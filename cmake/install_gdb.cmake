@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs what gdb shows of caches (`docs/dump.md`), in a folder for this SOVERSION, and the file that gdb runs when it
+# Installs what gdb shows of caches (`docs/operate/dump.md`), in a folder for this SOVERSION, and the file that gdb runs when it
 # meets the library: <scripts directory of gdb>/<path of the library>-gdb.py. gdb's own directory is in /usr/share.
 get_target_property(soversion pinfold SOVERSION)
 set(scripts ${CMAKE_INSTALL_DATADIR}/pinfold/gdb/${soversion})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Static probes, docs/probes.md: nothing but a header is needed, and nothing at run time.
+# Static probes, docs/operate/probes.md: nothing but a header is needed, and nothing at run time.
 find_path(PINFOLD_SDT_INCLUDE sys/sdt.h)
 mark_as_advanced(PINFOLD_SDT_INCLUDE)
 if(PINFOLD_SDT_INCLUDE)

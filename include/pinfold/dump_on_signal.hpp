@@ -17,8 +17,9 @@ enum class earlier_handler : std::uint8_t {
 };
 
 /// Installs a handler for `signal` that writes the caches of this copy of the library and their entries as lines of
-/// text, which `docs/dump.md` describes: it appends them to the file `pinfold.PID.dump` in `directory`, or writes them
-/// to standard error if `directory` is empty. A relative directory is below the working directory of this call.
+/// text, which `docs/operate/dump.md` describes: it appends them to the file `pinfold.PID.dump` in `directory`, or
+/// writes them to standard error if `directory` is empty. A relative directory is below the working directory of this
+/// call.
 ///
 /// The handler takes no lock and allocates nothing: it also works while the thread that it interrupts holds a mutex of
 /// a cache. It runs on the alternate signal stack if the thread has one, leaves `errno` as it was, and works in a child

@@ -11,7 +11,7 @@
 
 namespace pinfold {
 
-/// The kind of failure. `docs/errors.md` lists for each code the functions that return it and what to do about it.
+/// The kind of failure. `docs/use/errors.md` lists for each code the functions that return it and what to do about it.
 enum class errc : std::uint8_t {
   invalid_range,       ///< empty, wraps around, or reaches outside the memory that the handle stands for
   invalid_handle,      ///< not a handle of this registrar, or damaged

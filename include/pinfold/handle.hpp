@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What an importer needs to open a handle. `docs/handles.md` has the layout of each kind of handle.
+/// What an importer needs to open a handle. `docs/use/handles.md` has the layout of each kind of handle.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The interface of a back end that `import_cache` can cache. `docs/registrars.md` is the porting page. A new importer
-/// has to pass the conformance suite in `tests/conformance`.
+/// The interface of a back end that `import_cache` can cache. `docs/use/registrars.md` is the porting page. A new
+/// importer has to pass the conformance suite in `tests/conformance`.
 #pragma once
 
 #include <pinfold/error.hpp>

@@ -72,7 +72,7 @@ struct node_budget_limits {
 
 /// An account that the processes of one user on this host share: the file `/dev/shm/pinfold-<uid>-<name>`. The bytes
 /// that all members have taken never exceed its maximum. `cache_options::node_budget` makes a cache take room from it,
-/// beside its own budget; caches with the same object share a membership. `docs/node-budget.md` explains it.
+/// beside its own budget; caches with the same object share a membership. `docs/use/node-budget.md` explains it.
 ///
 /// A process that dies is no longer a member: the room that it had taken comes back when another member needs room, or
 /// opens the account. In a child of fork(2) the parent's object takes nothing and gives nothing back; the child opens

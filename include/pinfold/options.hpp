@@ -39,8 +39,9 @@ enum class merge_policy : std::uint8_t {
 
 /// The monitors that tell a `cache` that memory of this process is gone (R32, R33). Import caches need none: they
 /// compare tokens. Monitors can be joined with `|`. The cache then keeps a registration only if every one of them has
-/// proven itself, works, and watches the memory. With unknown bits the cache keeps nothing. `docs/monitors.md` lists
-/// what each monitor sees and what it costs. If `automatic` selects userfaultfd alone, it is `strict`.
+/// proven itself, works, and watches the memory. With unknown bits the cache keeps nothing.
+/// `docs/understand/monitors.md` lists what each monitor sees and what it costs. If `automatic` selects userfaultfd
+/// alone, it is `strict`.
 enum class monitor_choice : std::uint8_t {
   automatic = 0,    ///< hooks and userfaultfd, those that prove themselves here; if none does, the cache keeps nothing
   manual = 1,       ///< the application calls `cache::invalidate`, or `announce_gone` (monitors/announce.hpp)
@@ -128,8 +129,9 @@ struct cache_options {
   bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44), with the monitors
 
   /// Publish the cache's counters, durations, failures and events on the process's statistics page, for `pinfold top`
-  /// and other programs of this user (docs/observation.md). Also with PINFOLD_STATS=on in the environment. Costs a hit
-  /// nothing, a miss two readings of the clock; a thread of the process writes the counters ten times a second.
+  /// and other programs of this user (docs/operate/observation.md). Also with PINFOLD_STATS=on in the environment.
+  /// Costs a hit nothing, a miss two readings of the clock; a thread of the process writes the counters ten times a
+  /// second.
   bool publish_statistics = false;
 
   /// For a `cache` whose registrar pins pages: audits one hit in this many; 0 = none. An audit asks the kernel whether

@@ -110,7 +110,7 @@ enum pinfold_access {
   PINFOLD_REMOTE_ATOMIC = 16 /**< peers do atomic operations on it */
 };
 
-/** Monitors that tell a cache that memory of this process is gone; combined with `|`. See docs/monitors.md. */
+/** Monitors that tell a cache that memory of this process is gone; combined with `|`. See docs/understand/monitors.md. */
 enum pinfold_monitor {
   PINFOLD_MONITOR_AUTOMATIC = 0,   /**< hooks and userfaultfd, those that prove themselves here */
   PINFOLD_MONITOR_MANUAL = 1,      /**< the application calls pinfold_invalidate or pinfold_announce_gone */
@@ -153,7 +153,7 @@ enum pinfold_cache_flags {
 
 struct pinfold_event;
 
-/** Options of a cache, in the meaning of docs/tuning.md. `pinfold_options_init` fills them. */
+/** Options of a cache, in the meaning of docs/operate/tuning.md. `pinfold_options_init` fills them. */
 typedef struct pinfold_options {
   size_t size;                 /**< sizeof the structure */
   char name[64];               /**< shown in events and statistics; ends with a 0 */
@@ -563,7 +563,7 @@ typedef struct pinfold_entry {
   uint64_t bytes;        /**< how many it covers */
   uint64_t budget_bytes; /**< what it counts against the budget */
   const char *kind;      /**< the registrar's name */
-  const char *state;     /**< "live", "opening", ...: docs/protocol.md */
+  const char *state;     /**< "live", "opening", ...: docs/understand/protocol.md */
   uint64_t leases;       /**< leases on it */
   uint64_t hits;         /**< sampled, unless PINFOLD_ENTRY_STATISTICS */
   uint64_t age_ns;       /**< time since the open */

@@ -26,7 +26,7 @@ struct dumped_entry {
   range covered{};                           ///< the peer's addresses for imported memory, the process's otherwise
   std::uintptr_t data = 0;                   ///< where `covered.begin` is in the process
   std::uint64_t bytes = 0;                   ///< bytes that the entry counts against the budget
-  entry_state state = entry_state::free;     ///< as `docs/protocol.md` names it
+  entry_state state = entry_state::free;     ///< as `docs/understand/protocol.md` names it
   access_flags access = access_flags::none;  ///< access that the registration grants
   std::uint64_t leases = 0;                  ///< leases on it, as in `entry_info`
   std::uint64_t hits = 0;                    ///< sampled, one in 512, unless `entry_statistics`

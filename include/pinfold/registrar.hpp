@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The interface of a back end that registers this process's own memory for a `cache`. `docs/registrars.md` is the
+/// The interface of a back end that registers this process's own memory for a `cache`. `docs/use/registrars.md` is the
 /// porting page. A new registrar has to pass the suite in `tests/conformance`.
 #pragma once
 

@@ -22,7 +22,7 @@ typedef struct pinfold_remote_key {
   uint32_t reserved;   /**< 0 */
 } pinfold_remote_key;
 
-/** The length of the wire form of a key, in bytes. docs/devices.md describes them. */
+/** The length of the wire form of a key, in bytes. docs/use/devices.md describes them. */
 #define PINFOLD_REMOTE_KEY_WIRE_BYTES 48
 
 /** A table of the generations of the keys that this process has given away. */

@@ -28,7 +28,7 @@ struct remote_key_token {
 
 /// The length of a token's wire form, in bytes.
 inline constexpr std::size_t remote_key_wire_bytes = 48;
-/// A token as it is sent: `docs/devices.md` describes the bytes.
+/// A token as it is sent: `docs/use/devices.md` describes the bytes.
 using remote_key_wire = std::array<std::byte, remote_key_wire_bytes>;
 
 /// Returns the wire form of a token.

@@ -79,7 +79,7 @@ struct statistics {
 /// Returns the counters as one line of `name=value` pairs. Allocates.
 [[nodiscard]] PINFOLD_EXPORT std::string describe(const statistics& counters);
 
-/// States of an entry that `dump` can show; `docs/protocol.md` has the transitions.
+/// States of an entry that `dump` can show; `docs/understand/protocol.md` has the transitions.
 enum class entry_state : std::uint8_t { free, opening, failed, live, evicting, draining, closing, quarantined };
 
 /// Returns the state's name as written above.
@@ -91,7 +91,7 @@ struct entry_info {
   range covered{};                        ///< the peer's addresses for imported memory, this process's otherwise
   std::uint64_t bytes = 0;                ///< bytes that the entry counts against the budget
   const char* kind = "";                  ///< the registrar's name
-  entry_state state = entry_state::free;  ///< as `docs/protocol.md` names it
+  entry_state state = entry_state::free;  ///< as `docs/understand/protocol.md` names it
   std::uint64_t leases = 0;               ///< leases on it
   std::uint64_t hits = 0;                 ///< sampled, one in 512, unless `entry_statistics`
   bool bypass = false;                    ///< outside the budget, closed by its last release

@@ -2,7 +2,7 @@
 """pinfold: a registration cache that never hands out a stale registration.
 
 `Cache` registers this process's memory once for a device, `ImportCache` opens other processes' memory once; both hand out
-leases. `share` and `open` pass tensors between processes. docs/python.md is the guide.
+leases. `share` and `open` pass tensors between processes. docs/use/python.md is the guide.
 """
 
 from pinfold._cache import Entry

@@ -183,7 +183,7 @@ class BaseCache(Owner):
         return self._call(lib.pinfold_evict, count)
 
     def statistics(self) -> dict[str, int]:
-        """Returns the counters, by the names that docs/tuning.md explains."""
+        """Returns the counters, by the names that docs/operate/tuning.md explains."""
         counters = ffi.new("pinfold_statistics *")
         counters.size = ffi.sizeof("pinfold_statistics")
         check(self._call(lib.pinfold_statistics_of, counters))

@@ -27,7 +27,7 @@ _acquire, _get_ident = lib.pinfold_acquire, threading.get_ident
 class Cache(BaseCache):
     """A cache of registrations of this process's memory, over a registrar in Python or one of the library's.
 
-    It learns by itself of memory that is freed, unmapped or replaced: docs/monitors.md.
+    It learns by itself of memory that is freed, unmapped or replaced: docs/understand/monitors.md.
     """
 
     def __init__(self, registrar: Registrar, options: Options | None = None) -> None:
@@ -272,6 +272,6 @@ def announce_gone(address: int, nbytes: int) -> None:
 
 def dump_on_signal(signal: int, directory: str = "", *, chain: bool = False) -> None:
     """From now on the signal makes the library write all caches and entries as text, to `pinfold.PID.dump` in the
-    directory, or to standard error. It works while the process hangs: docs/dump.md. `chain` calls an earlier handler
+    directory, or to standard error. It works while the process hangs: docs/operate/dump.md. `chain` calls an earlier handler
     after the dump, instead of failing. That is one in C: a handler of the module `signal` has one there."""
     check(lib.pinfold_dump_on_signal(signal, os.fsencode(directory), lib.PINFOLD_DUMP_CHAIN if chain else 0))

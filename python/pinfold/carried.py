@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The release protocol over a channel of the application: docs/release-protocol.md."""
+"""The release protocol over a channel of the application: docs/use/release-protocol.md."""
 
 from __future__ import annotations
 

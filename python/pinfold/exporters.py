@@ -140,7 +140,7 @@ class MemfdExporter(Owner):
 
 
 class CudaExporter(Owner):
-    """An exporter of GPU memory that belongs to the application: docs/gpu.md. It must live as long as peers open its
+    """An exporter of GPU memory that belongs to the application: docs/use/gpu.md. It must live as long as peers open its
     handles. `release` and `limbo_bytes`: as of `MemfdExporter`."""
 
     def __init__(self, release: bool = False, limbo_bytes: int | None = None) -> None:
@@ -182,7 +182,7 @@ class CudaExporter(Owner):
         return counts(lib.pinfold_cuda_retirements, self._exporter)
 
     def share_segments(self, address: int, nbytes: int) -> list[bytes]:
-        """Returns a handle of each physical segment that the memory touches, by address: docs/segments.md."""
+        """Returns a handle of each physical segment that the memory touches, by address: docs/use/segments.md."""
         share_them = lib.pinfold_cuda_share_segments
         return listed(
             lambda to, room, count: share_them(self._exporter, address, nbytes, to, CUDA_HANDLE_BYTES, room, count),

@@ -177,7 +177,7 @@ class ImportCache(BaseCache):
         )
 
     def can_open(self, handle: bytes) -> None:
-        """Raises the error that says why the handle could not be opened now, before anything is tried: docs/handles.md."""
+        """Raises the error that says why the handle could not be opened now, before anything is tried: docs/use/handles.md."""
         check(self._call(lib.pinfold_can_open, _bytes(handle), len(handle)))
 
     def add_window(self, window: Window) -> int:

@@ -29,7 +29,7 @@ class Imported(NamedTuple):
 
 
 class Importer(abc.ABC):
-    """An importer of memory of peers: docs/registrars.md has the rules.
+    """An importer of memory of peers: docs/use/registrars.md has the rules.
 
     All bytes of a handle together identify one allocation for ever. The cache calls the importer on many threads at
     once. Exceptions are those of a `Registrar`.

@@ -27,7 +27,7 @@ class Member:
 
 
 class NodeBudget(Owner):
-    """A membership in the account of that name: docs/node-budget.md. The first member gives the maximum. A process is a
+    """A membership in the account of that name: docs/use/node-budget.md. The first member gives the maximum. A process is a
     member once; `separate` makes a membership of its own. With `pins`, RLIMIT_MEMLOCK and the cgroup's memory.max limit
     this process's part, too. For a cache, pass it as `Options.node_budget`."""
 

@@ -16,7 +16,7 @@ from pinfold.node_budget import NodeBudget
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of a cache, in the meaning of docs/tuning.md. None: the library's default.
+    """Options of a cache, in the meaning of docs/operate/tuning.md. None: the library's default.
 
     The members take precedence over the lines of `text` (`PINFOLD_MAX_BYTES=64M`), and these over the environment,
     which is read on request: the file that PINFOLD_CONFIG names, then the variables.

@@ -24,7 +24,7 @@ class OpenRequest(NamedTuple):
 
 
 class Registrar(abc.ABC):
-    """A registrar of memory of this process: docs/registrars.md has the rules.
+    """A registrar of memory of this process: docs/use/registrars.md has the rules.
 
     The cache calls it on many threads at once. `open` returns any object, which `Lease.registration` then returns and
     `close` gets back. To refuse, they raise `pinfold.Error`; another exception is a DRIVER_ERROR, MemoryError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Retirements: exported memory is freed by agreement with its importers. docs/release-protocol.md."""
+"""Retirements: exported memory is freed by agreement with its importers. docs/use/release-protocol.md."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class RemoteKey:
     slot: int
 
     def encode(self) -> bytes:
-        """Returns the wire form, which docs/devices.md describes."""
+        """Returns the wire form, which docs/use/devices.md describes."""
         wire = ffi.new("unsigned char[]", lib.PINFOLD_REMOTE_KEY_WIRE_BYTES)
         check(lib.pinfold_remote_key_encode(_to_c(self), wire, len(wire)))
         return bytes(ffi.buffer(wire))

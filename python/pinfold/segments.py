@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory that grows in segments: docs/segments.md."""
+"""Memory that grows in segments: docs/use/segments.md."""
 
 from __future__ import annotations
 

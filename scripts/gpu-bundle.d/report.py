@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """report.py <bundle> <results> <load>: writes report.md of the results of `run`: the machine, the figures in the form of
-docs/gpu.md, and the outcomes. Prints the last line of the run; exits with 1 if not everything passed or was skipped."""
+docs/use/gpu.md, and the outcomes. Prints the last line of the run; exits with 1 if not everything passed or was skipped."""
 
 import collections
 import datetime

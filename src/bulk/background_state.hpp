@@ -51,7 +51,7 @@ struct taken_piece {
 };
 
 /// Thread-safe. No call of the engine, the driver or the callback is made with the mutex held, but for `pin_again`,
-/// which only counts. docs/protocol.md, *Large leases and background registration*, has the invariants.
+/// which only counts. docs/understand/protocol.md, *Large leases and background registration*, has the invariants.
 class background_state : public std::enable_shared_from_this<background_state> {
  public:
   using deadline = std::chrono::steady_clock::time_point;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The engine behind every cache: decides which transitions of the `entry_table` to make and when, calls the driver,
-/// the monitors and the sink, waits, and wakes the threads that wait. `docs/protocol.md` is its specification; the
-/// functions are spread over `engine_*.cpp`, one idea a file, in the order of docs/architecture.md.
+/// the monitors and the sink, waits, and wakes the threads that wait. `docs/understand/protocol.md` is its
+/// specification; the functions are spread over `engine_*.cpp`, one idea a file, in the order of
+/// docs/understand/architecture.md.
 #pragma once
 
 #include "core/cache_number.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hits. A hit stores a pin in memory of its own thread and only then looks at the record. A thread that wants an entry
 // gone first makes it unhittable, then passes a barrier on all threads, and only then counts the pins.
-// `docs/protocol.md` has the argument.
+// `docs/understand/protocol.md` has the argument.
 #include "core/engine.hpp"
 #include "core/pin_now.hpp"
 #include "core/sync_point.hpp"

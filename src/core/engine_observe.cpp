@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the engine writes on the statistics page (docs/observation.md), and tells what is attached to its probes
-// (docs/probes.md).
+// What the engine writes on the statistics page (docs/operate/observation.md), and tells what is attached to its probes
+// (docs/operate/probes.md).
 #include "core/engine.hpp"
 #include "core/ticks.hpp"
 #include "os/probes.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction, and the combinations of state, flags, list and record bits that docs/protocol.md allows.
+// Construction, and the combinations of state, flags, list and record bits that docs/understand/protocol.md allows.
 #include "core/entry_table.hpp"
 
 namespace pinfold::core {

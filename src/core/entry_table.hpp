@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The entries of one cache, and every transition of the protocol. `docs/protocol.md` is its specification; the
-/// functions are spread over `entry_table_*.cpp`, one idea a file.
+/// The entries of one cache, and every transition of the protocol. `docs/understand/protocol.md` is its specification;
+/// the functions are spread over `entry_table_*.cpp`, one idea a file.
 #pragma once
 
 #include "core/budget.hpp"
@@ -259,7 +259,8 @@ class entry_table {
  private:
   class transition;
 
-  /// Asserts that the combination of state, flags, list and record bits is one of the table in docs/protocol.md.
+  /// Asserts that the combination of state, flags, list and record bits is one of the table in
+  /// docs/understand/protocol.md.
   void check(const entry& one) const noexcept;
   [[nodiscard]] bool same_token(const entry& one, const void* token) const noexcept;
   /// Whether eviction's hand visits `one`.

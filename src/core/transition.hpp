@@ -7,7 +7,7 @@
 
 namespace pinfold::core {
 
-/// Checks an entry against the combinations of docs/protocol.md when a transition begins and when it ends.
+/// Checks an entry against the combinations of docs/understand/protocol.md when a transition begins and when it ends.
 class entry_table::transition {
  public:
 #if defined(PINFOLD_ASSERTIONS)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The table that describes this copy of the library to a reader of the process's memory: a debugger, another process,
-/// or a signal handler. `docs/dump.md` says how a reader finds and reads it.
+/// or a signal handler. `docs/operate/dump.md` says how a reader finds and reads it.
 #pragma once
 
 #include <atomic>

@@ -137,7 +137,7 @@ struct entry {
   /// final.
   [[nodiscard]] std::int64_t pins() const noexcept { return counted_in(own_pins()) + detail::ledger::sum(hot()); }
 
-  /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
+  /// Makes a transition of the table in `docs/understand/protocol.md`; any other is a broken invariant.
   void become(entry_state next_state) noexcept {
     PINFOLD_INVARIANT(may_become(now(), next_state), "the protocol allows this change of state");
     state = next_state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Writes the caches of this process as lines of text. docs/dump.md describes them.
+/// Writes the caches of this process as lines of text. docs/operate/dump.md describes them.
 #pragma once
 
 #include "inspection/text.hpp"

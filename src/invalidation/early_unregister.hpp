@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// Early removal of memory from another monitor's watch. A monitor that sees an unmap coming first takes the pages out
-/// of that watch, so that the caller does not wait until that monitor has read the kernel's event. `docs/protocol.md`
-/// says why nothing stale is found.
+/// of that watch, so that the caller does not wait until that monitor has read the kernel's event.
+/// `docs/understand/protocol.md` says why nothing stale is found.
 #pragma once
 
 #include <pinfold/range.hpp>

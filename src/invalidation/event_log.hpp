@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The log in which monitors write what memory is going away, and which caches read: one generation for all, and the
-/// last few thousand ranges. It also identifies the process. `docs/protocol.md` says what a reader may conclude.
+/// last few thousand ranges. It also identifies the process. `docs/understand/protocol.md` says what a reader may
+/// conclude.
 #pragma once
 
 #include <pinfold/range.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// This process's part in an account. `docs/protocol.md` (*The node's budget*) says why the total is right.
+/// This process's part in an account. `docs/understand/protocol.md` (*The node's budget*) says why the total is right.
 #pragma once
 
 #include "node_budget/process.hpp"

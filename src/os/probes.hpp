@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// Static probes (USDT) for bpftrace, perf and SystemTap: each is a nop until one of them attaches to it.
-/// `docs/probes.md` lists them with their arguments.
+/// `docs/operate/probes.md` lists them with their arguments.
 #pragma once
 
 #ifdef PINFOLD_PROBES

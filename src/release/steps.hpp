@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The steps of the release protocol, at which a test may stop or kill the process: `docs/release-protocol.md`,
+/// The steps of the release protocol, at which a test may stop or kill the process: `docs/use/release-protocol.md`,
 /// *Steps*.
 #pragma once
 

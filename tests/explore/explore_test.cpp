@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Explores interleavings of the real engine: docs/protocol.md, "Explored interleavings".
+// Explores interleavings of the real engine: docs/understand/protocol.md, "Explored interleavings".
 #include "runs.hpp"
 #include "scenario.hpp"
 #include "support/host/settings.hpp"

@@ -165,7 +165,7 @@ TEST_P(libfabric_rma, key_of_a_closed_registration_reaches_nothing) {
   EXPECT_EQ(std::count(other.begin(), other.end(), 'o'), 4096);
 }
 
-// docs/registrars.md on providers that copy: they look up the address when the bytes come. A provider that pins
+// docs/use/registrars.md on providers that copy: they look up the address when the bytes come. A provider that pins
 // (FI_MR_ALLOCATED) would put the bytes into the old pages.
 TEST_P(libfabric_rma, provider_without_pinning_has_no_stale_registrations) {
   if (nodes->far.registrar().rules().allocated) GTEST_SKIP() << "this provider pins";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Handles that releases wrote, read by this one. `docs/handles.md` says which release writes which version. A file in
-// `recorded` never changes; PINFOLD_TEST_RECORD names a folder to write the handles of this release to.
+// Handles that releases wrote, read by this one. `docs/use/handles.md` says which release writes which version. A file
+// in `recorded` never changes; PINFOLD_TEST_RECORD names a folder to write the handles of this release to.
 #include "importers/cuda_ipc/handle.hpp"
 #include "importers/memfd/handle.hpp"
 

@@ -39,7 +39,7 @@ void hazards_of::compare(const hazard& what, const verdict& seen) {
   if (writing()) return table_.set(what.name, who_.column, words(seen.what));
   if (!table_.readable() || sanitized) return;  // a sanitizer changes the allocator and the calls
   EXPECT_EQ(table_.cell(what.name, who_.column).value_or("nothing"), words(seen.what))
-      << "docs/monitors.md says otherwise: scripts/hazards-table writes what is so";
+      << "docs/understand/monitors.md says otherwise: scripts/hazards-table writes what is so";
 }
 
 TEST_P(hazards_of, R30_no_stale_bytes_are_sent_when_a_monitor_covers_the_event) {
@@ -66,7 +66,7 @@ TEST_P(hazards_of, R30_no_stale_bytes_are_sent_when_a_monitor_covers_the_event) 
 // The page also lists events that the machine that wrote it could not cause; another machine can, and compares them.
 TEST(hazards_page, page_has_an_answer_for_every_event_and_monitor) {
   const hazard_table table(PINFOLD_MONITORS_PAGE);
-  if (!table.readable()) GTEST_SKIP() << "docs/monitors.md is not readable by this user";
+  if (!table.readable()) GTEST_SKIP() << "docs/understand/monitors.md is not readable by this user";
   for (const auto& what : all_hazards())
     for (const auto& one : all_watch_cases()) {
       if (one.column == nullptr) continue;

@@ -151,7 +151,7 @@ TEST_P(node_budget_namespaces, a_member_takes_back_what_its_namesake_of_a_past_n
   EXPECT_TRUE(namesake.ask<bool>(order::take));
 }
 
-// docs/node-budget.md, Assumptions.
+// docs/use/node-budget.md, Assumptions.
 TEST_P(node_budget_namespaces, a_program_that_closes_descriptors_keeps_its_part_for_its_own_namespace_only) {
   const auto mine = account().open(most);
   auto other = member();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An exporter is killed, or stopped for longer than it waits, at each of its steps of the release protocol (R66,
-// docs/release-protocol.md). Its two importers keep what they lease, lose the rest, and work with the next exporter.
+// docs/use/release-protocol.md). Its two importers keep what they lease, lose the rest, and work with the next
+// exporter.
 #include "support/host/sanitized.hpp"
 #include "support/processes/retiring_peer.hpp"
 #include "support/processes/stepping_importer.hpp"

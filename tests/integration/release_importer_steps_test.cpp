@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An importer is killed, or stopped for longer than the exporter waits, at each of its steps of the release protocol
-// (R66, docs/release-protocol.md). The exporter and another importer, which holds a lease, see nothing but that.
+// (R66, docs/use/release-protocol.md). The exporter and another importer, which holds a lease, see nothing but that.
 #include "support/processes/retiring_peer.hpp"
 #include "support/processes/stepping_importer.hpp"
 

@@ -3,7 +3,7 @@
  * Two caches that share the memory of records and the threads' hints, while one of them ends and is made again:
  * src/core/engine_shutdown.cpp, engine_release.cpp, src/index/record_page.cpp. A page has one record here. Thread 0 hits
  * in both caches; thread 1 uses cache 0, destroys it, and makes it again; thread 2 uses cache 1, or is the reaper of
- * cache 0. `scripts/model-check` runs every variant; docs/protocol.md describes them and states the scope.
+ * cache 0. `scripts/model-check` runs every variant; docs/understand/protocol.md describes them and states the scope.
  *
  * All requests are for the same memory, so that only the number in a record's word tells the two caches apart, and a
  * hint may always lead to a record of the other cache. A cache that is made again gets the control block and the number

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Hits without the mutex, and the close of entries that may be hit; docs/protocol.md states the model's scope.
+ * Hits without the mutex, and the close of entries that may be hit; docs/understand/protocol.md states the model's scope.
  * `scripts/model-check` runs every variant. Without a definition, pins are in cells; EVENTS, SLOTS, DESTROY choose
  * other right variants. With DETACH a thread moves its pin from its cell to its slot, where any thread gives it back.
  * Every other name that is tested here with `ifdef` breaks one rule, and an assertion must fail.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The account of a node's budget (docs/protocol.md, The node's budget): src/node_budget/membership_room.cpp,
+// The account of a node's budget (docs/understand/protocol.md, The node's budget): src/node_budget/membership_room.cpp,
 // reclaim.cpp and membership.cpp. Two members take and give units, and one of them leaves. A third member takes back
 // what the dead had. A newcomer takes back, takes a slot that has no owner, and then units. DEATHS of these processes
 // die, each before any step, and the kernel drops their locks. At all moments the total covers what the living have,

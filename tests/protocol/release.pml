@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The release of one memory (docs/release-protocol.md): an exporter that retires it, two importers with a cache of one
+// The release of one memory (docs/use/release-protocol.md): an exporter that retires it, two importers with a cache of one
 // entry each, opens that race with the retirement, evictions, and one importer that may die at any step.
 // ANSWERED_FIRST, COUNTED_LATE, ADMITTED_LATE and OPENING_KEPT break a rule each.
 

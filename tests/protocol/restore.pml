@@ -5,7 +5,7 @@
  * quiesce, and one or two workers restore. Each of the definitions INVALIDATES, EVENTS, UNPERSISTS and REQUESTS adds
  * a thread: it invalidates, delivers an event from the log, unpersists, or requests memory. Calls and events concern
  * the memory of both shards. With EARLIER, an earlier `quiesce` may have closed one of the registrations.
- * `scripts/model-check` runs every variant; docs/protocol.md describes them.
+ * `scripts/model-check` runs every variant; docs/understand/protocol.md describes them.
  *
  * Each step is a critical section of one mutex, or concerns no other thread. The mutex of a shard is explicit, because
  * a thread locks another mutex under it. A load of `anything_remembered` is relaxed: under the mutex of a shard it may

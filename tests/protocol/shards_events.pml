@@ -4,7 +4,7 @@
  * the entries on page 0, shard 1 those on page 1, shard 2 those on both. Threads 0 and 1 each unmap a page, get other
  * memory there, and request it; thread 2 requests both pages, or is the reaper. An event's number is reserved in the
  * step in which the memory goes, and published later: so no thread can register memory that is about to go.
- * `scripts/model-check` runs every variant; docs/protocol.md describes them.
+ * `scripts/model-check` runs every variant; docs/understand/protocol.md describes them.
  *
  * Each step that matters is a locked instruction, or under a mutex, or a store with release order after which nothing
  * is loaded. So there are no store buffers.

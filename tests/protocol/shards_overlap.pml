@@ -3,7 +3,7 @@
  * Openers of ranges that contain each other, in the same shard and in different shards: src/core/engine_miss.cpp,
  * engine_elsewhere.cpp, engine_acquire.cpp, entry_table_open.hpp, entry_table_retire.cpp. Each thread requests one range. Range 0 lies within range 1, and that
  * within range 2. Each has a level of its own; the larger two are wide. SHARDS says which shard each of them is in.
- * Meanwhile another thread invalidates. `scripts/model-check` runs every variant; docs/protocol.md describes them.
+ * Meanwhile another thread invalidates. `scripts/model-check` runs every variant; docs/understand/protocol.md describes them.
  *
  * Mutexes are not explicit: what a thread does while it holds a shard's mutex is one step. The counter and the levels
  * are changed and read by sequentially consistent instructions, so there are no store buffers.

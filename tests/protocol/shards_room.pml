@@ -3,7 +3,7 @@
  * A budget that shards share, and threads that need room in it: src/core/budget.cpp, engine_room.cpp, engine_wait.cpp,
  * change_signal.hpp. Threads 0 and 1 each open an entry in their own shard, and release their lease; thread 2 takes and
  * releases leases on the entries that were there before, in shards 1 and 2. Every entry needs one unit of room.
- * `scripts/model-check` runs every variant; docs/protocol.md describes them.
+ * `scripts/model-check` runs every variant; docs/understand/protocol.md describes them.
  *
  * A thread that finds no room gathers what shards have drawn in advance, evicts, and waits for closes in flight. Then
  * it is refused, or waits (WAIT). In WAIT there are no time-outs; else they may pass at any moment.

@@ -11,11 +11,11 @@ TOP = pathlib.Path(__file__).parents[2]
 PROGRAMS = [
     pytest.param(program, id=f"{page}:{number}")
     for page in (
-        "docs/python.md",
+        "docs/use/python.md",
         "README.md",
-        "docs/start-up.md",
-        "docs/release-protocol.md",
-        "docs/transfer-engines.md",
+        "docs/use/start-up.md",
+        "docs/use/release-protocol.md",
+        "docs/use/transfer-engines.md",
     )
     for number, program in enumerate(re.findall(r"^```python\n(.*?)^```$", (TOP / page).read_text(), re.M | re.S))
 ]

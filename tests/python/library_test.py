@@ -65,6 +65,6 @@ with pinfold.open(pinfold.share(array)) as tensor:
     tensor.numpy()
 assert writable_code() == before
 cache = pinfold.Cache.mlock(pinfold.Options(sink=print))
-assert writable_code() != before, "cffi's callbacks are not in writable code here: then docs/python.md is wrong"
+assert writable_code() != before, "cffi's callbacks are not in writable code here: then docs/use/python.md is wrong"
 """
     assert run(program) == ""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of docs/rdma.md: an acquire and its release, registering each time and cached. In an emulated machine only
-// the table's shape means anything.
+// The table of docs/use/rdma.md: an acquire and its release, registering each time and cached. In an emulated machine
+// only the table's shape means anything.
 #include "rdma/pair.hpp"
 #include "support/hazards/memory_attacks.hpp"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Children that share the parent's memory (vfork, CLONE_VM) and are killed while they unmap some of it. The kernel
-// drops the event of a caller that dies before the event is read: userfaultfd alone loses it, and `docs/monitors.md`
-// says how often. Hooks post before the call, so nothing is lost where the child calls libc.
+// drops the event of a caller that dies before the event is read: userfaultfd alone loses it, and
+// `docs/understand/monitors.md` says how often. Hooks post before the call, so nothing is lost where the child calls
+// libc.
 #include "support/host/raw_calls.hpp"
 #include "support/host/sanitized.hpp"
 #include "support/host/settings.hpp"

@@ -15,7 +15,7 @@
 namespace pinfold::testing::entry_room_test {
 namespace {
 
-static_assert(identifying_registrar<cuda_memory<libfabric_registrar>>, "docs/gpu.md offers it");
+static_assert(identifying_registrar<cuda_memory<libfabric_registrar>>, "docs/use/gpu.md offers it");
 static_assert(identifying_registrar<cuda_memory<verbs_registrar>>, "the same");
 static_assert(identifying_registrar<cuda_memory<trace_registrar<libfabric_registrar>>>);
 static_assert(registrar<trace_registrar<cuda_memory<libfabric_registrar>>>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Version 1 of the statistics page: programs in other languages read it by these offsets (docs/observation.md).
+// Version 1 of the statistics page: programs in other languages read it by these offsets (docs/operate/observation.md).
 #include <pinfold/observation/counters.hpp>
 #include <pinfold/observation/layout.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The hit path, inline: two calls into a shared library would cost as much as the rest of a hit. `docs/protocol.md`
-/// explains why it is correct. Not for users; it may change in any release.
+/// The hit path, inline: two calls into a shared library would cost as much as the rest of a hit.
+/// `docs/understand/protocol.md` explains why it is correct. Not for users; it may change in any release.
 #pragma once
 
 #include <pinfold/access.hpp>

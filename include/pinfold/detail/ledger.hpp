@@ -98,7 +98,8 @@ class PINFOLD_EXPORT ledger {
     finds_[cache].store(finds_[cache].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  /// Returns the sum of all ledgers' pins on the record. `docs/protocol.md` says what the caller may conclude from it.
+  /// Returns the sum of all ledgers' pins on the record. `docs/understand/protocol.md` says what the caller may
+  /// conclude from it.
   [[nodiscard]] static std::int64_t sum(const record* one) noexcept;
 
   /// Returns whether the calling thread has the record pinned.

@@ -4,7 +4,7 @@
 ///
 /// The exporter makes small handles for memory that the application allocated: by cudaMalloc or cuMemAlloc, with the
 /// virtual memory API (cuMemCreate and cuMemMap), or from a pool. The importer maps the memory of a handle on a device
-/// of its own process. `docs/gpu.md` says what each kind of memory needs.
+/// of its own process. `docs/use/gpu.md` says what each kind of memory needs.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -80,7 +80,7 @@ struct cuda_shared {
 struct cuda_ipc_exporter_options {
   /// Make one event for each device, which `record` records and importers wait for.
   bool events = false;
-  /// Run a thread that knows which importers hold memory and asks them to let it go (`docs/release-protocol.md`).
+  /// Run a thread that knows which importers hold memory and asks them to let it go (`docs/use/release-protocol.md`).
   bool release = false;
   /// Bytes of retired memory that are kept alive after their deadline because importers hold them. Above it, the oldest
   /// are freed; the driver does not define what an importer then reads through a mapping that is still open.

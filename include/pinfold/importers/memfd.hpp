@@ -67,7 +67,7 @@ struct memfd_handle {
 struct memfd_exporter_options {
   memfd_access access = memfd_access::read_only;  ///< of importers
   bool serve = false;  ///< run a thread that hands descriptors to peers of the same user over a Unix socket
-  /// Run a thread that knows which importers hold a buffer and asks them to let it go (`docs/release-protocol.md`).
+  /// Run a thread that knows which importers hold a buffer and asks them to let it go (`docs/use/release-protocol.md`).
   bool release = false;
   /// Bytes of retired buffers that are kept alive after their deadline because importers hold them. Above it, the
   /// oldest are freed; their importers keep the pages. `unlimited`: no limit.
@@ -98,7 +98,7 @@ class PINFOLD_EXPORT memfd_buffer {
 /// Memory that grows: an address range in which segments are added and removed one by one, like the expandable segments
 /// of a GPU memory allocator. Each segment is a buffer with a memfd and a handle of its own.
 /// Addresses without a segment have no memory: an access there is a fault. Move-only; threads may call all other
-/// members at the same time. The destructor unmaps all. `docs/segments.md` has an example.
+/// members at the same time. The destructor unmaps all. `docs/use/segments.md` has an example.
 class PINFOLD_EXPORT memfd_segments {
  public:
   memfd_segments() noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The layout of a statistics page: a file in shared memory in which a process publishes what its caches do. Written by
-/// the library, read by `observation/reader.hpp` and by programs in other languages; `docs/observation.md` describes it
-/// byte by byte.
+/// the library, read by `observation/reader.hpp` and by programs in other languages; `docs/operate/observation.md`
+/// describes it byte by byte.
 ///
 /// A page of version 1 keeps these structures. Later releases append counters and fields at the ends of arrays and
 /// structures, within the sizes that the header states, and a reader ignores what it does not know.

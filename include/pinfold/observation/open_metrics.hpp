@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Statistics pages as text for Prometheus, and for all that read OpenMetrics. `docs/metrics.md` lists the names.
+/// Statistics pages as text for Prometheus, and for all that read OpenMetrics. `docs/operate/metrics.md` lists the
+/// names.
 #pragma once
 
 #include <pinfold/error.hpp>

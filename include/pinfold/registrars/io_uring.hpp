@@ -21,7 +21,7 @@ namespace pinfold {
 struct io_uring_registrar_options {
   /// Size of the buffer table: the largest number of registrations at a time. 0, or a number above the kernel's limit,
   /// means the kernel's limit (16 384). For each huge page that is registered the kernel searches the whole table, so a
-  /// large table is slow: `docs/tuning.md`.
+  /// large table is slow: `docs/operate/tuning.md`.
   unsigned slots = 1024;
 };
 

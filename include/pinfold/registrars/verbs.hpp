@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// Memory regions of an RDMA device, through libibverbs. In a library of its own: `pinfold::verbs`, `-lpinfold-verbs`.
-/// `docs/rdma.md` has the rules in full. Needs no header of libibverbs.
+/// `docs/use/rdma.md` has the rules in full. Needs no header of libibverbs.
 #pragma once
 
 #include <pinfold/access.hpp>

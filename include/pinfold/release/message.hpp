@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The messages by which an exporter and its importers agree that memory may be freed. `docs/release-protocol.md` says
-/// which message follows which.
+/// The messages by which an exporter and its importers agree that memory may be freed. `docs/use/release-protocol.md`
+/// says which message follows which.
 #pragma once
 
 #include <pinfold/error.hpp>

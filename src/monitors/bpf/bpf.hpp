@@ -91,7 +91,7 @@ class bpf_monitor final : public invalidation::monitor {
 /// kernel that lacks a feature (tp_btf programs, CONFIG_DEBUG_INFO_BTF) or in a build without libbpf.
 ///
 /// Costs 6 descriptors, closed by exec and in children of fork(2), and 100 KB. While a monitor is open in any process,
-/// every system call and every page fault in the system takes longer: docs/monitors.md.
+/// every system call and every page fault in the system takes longer: docs/understand/monitors.md.
 [[nodiscard]] result<std::unique_ptr<bpf_monitor>> make_bpf(invalidation::event_log& event_log,
                                                             invalidation::registered_filter& watched,
                                                             const bpf_source& source = {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The events that each monitor claims to see (docs/monitors.md), and the combinations that exist at all. An event that
-/// no monitor of a set claims is not generated for that set.
+/// The events that each monitor claims to see (docs/understand/monitors.md), and the combinations that exist at all. An
+/// event that no monitor of a set claims is not generated for that set.
 #pragma once
 
 #include "mechanisms.hpp"
@@ -105,7 +105,7 @@ struct watching {
     return announces || !is_shared_with_others(of) || contains_any(proven, monitor_choice::bpf);
   }
   /// Whether a registration is invalidated before another thread can get the unmapped address from the kernel.
-  /// userfaultfd alone reports it a moment later, unless the cache is strict (docs/monitors.md).
+  /// userfaultfd alone reports it a moment later, unless the cache is strict (docs/understand/monitors.md).
   [[nodiscard]] bool is_first_to_know() const {
     return announces || strict || contains_any(proven, monitor_choice::hooks) ||
            contains_any(proven, monitor_choice::bpf);

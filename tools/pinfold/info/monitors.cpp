@@ -68,9 +68,11 @@ void print_monitors(const json& facts) {
   fmt::print("{}",
              paragraph(fmt::format("  {:<12}  ", "automatic"), "takes " + facts.at("automatic").get<std::string>()));
   if (facts.at("automatic").get<std::string>().find("hooks alone: ") != std::string::npos)
-    fmt::print("{}", paragraph(fmt::format("  {:<12}  ", ""),
-                               "(hooks alone suffice in a program without such code; this tool contains such code to "
-                               "measure its cost. For your program, call its cache's monitors(): docs/containers.md)"));
+    fmt::print(
+        "{}",
+        paragraph(fmt::format("  {:<12}  ", ""),
+                  "(hooks alone suffice in a program without such code; this tool contains such code to "
+                  "measure its cost. For your program, call its cache's monitors(): docs/operate/containers.md)"));
   fmt::print("\nMonitors that see memory unmapped or replaced\n");
   print_hazards(facts.at("hazards"));
 }

@@ -108,7 +108,7 @@ void add_metrics(CLI::App& app, action& chosen) {
       "--unix-socket PATH http://localhost/metrics`. A client's Accept header chooses the format. node-exporter's "
       "textfile collector reads `--output FOLDER/pinfold.prom --interval 15s`. The exit status is 1 if a page cannot "
       "be "
-      "read. docs/metrics.md has the names, alerts and a dashboard.");
+      "read. docs/operate/metrics.md has the names, alerts and a dashboard.");
   own->callback([command, &chosen] { chosen = [command] { return metrics(*command); }; });
 }
 

@@ -119,7 +119,7 @@ void add_report(CLI::App& app, action& chosen) {
                   "a unit a number of registrations");
   own->footer(fmt::format(
       "The page is one HTML file that needs no other. It has a section for each of the {} caches that spent most time "
-      "in the driver. How to read it: docs/report.md.",
+      "in the driver. How to read it: docs/operate/report.md.",
       most_sections));
   own->callback([command, &chosen] { chosen = [command] { return report(*command); }; });
 }

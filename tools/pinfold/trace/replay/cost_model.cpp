@@ -6,7 +6,7 @@
 namespace tool {
 namespace {
 
-// The measured models are lines through the tables in docs/tuning.md.
+// The measured models are lines through the tables in docs/operate/tuning.md.
 constexpr std::array models{
     cost_model{"uring", "io_uring, pages of 4 KiB: pinfold perf register", 630, 12.5, 450, 4.6},
     cost_model{"uring-huge", "io_uring, huge pages: pinfold perf register", 1450, 0.85, 470, 0.01},
