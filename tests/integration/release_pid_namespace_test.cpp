@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <unistd.h>
 #include <vector>
 
 namespace pinfold::release::release_pid_namespace_test {
@@ -29,6 +30,8 @@ TEST(release_pid_namespace, R66_importers_without_a_number_do_not_count_as_one_p
   auto exporting = testing::in_pid_namespace(testing::proc_of::itself, export_memory);
   const auto handle = exporting.talk().receive<memfd_handle>();
   if (!handle) GTEST_SKIP() << "no PID namespace may be made here";
+  if (::geteuid() == 65534)
+    GTEST_SKIP() << "the exporter, in a user namespace, cannot distinguish this user from others";
   std::vector<endpoint> importers;
   for (auto i = 0; i <= server::most_of_a_process; ++i) {
     auto socket = fd_passing::connect_to({handle->exporter, 0, 0}, fd_passing::socket_purpose::release);
