@@ -82,7 +82,7 @@ TEST_F(cli_report, figures_are_those_of_the_trace_and_of_replay) {
   EXPECT_NE(page.find("all | " + std::to_string(misses) + " | 100.0 % | "), std::string::npos) << page;
   const auto rows = rows_of(run("replay --json --budget 200K '" + path_ + "'"));
   std::string expected = "200 KiB (the cache's) | ";
-  for (const char* policy : {"second-chance", "lru", "sieve", "gdsf", "classes-2", "offline"}) {
+  for (const char* policy : {"second-chance", "lru", "sieve", "classes-2", "offline"}) {
     const auto found = std::ranges::find_if(rows, [policy](const json& row) { return row.at("policy") == policy; });
     ASSERT_NE(found, rows.end()) << policy;
     expected += std::to_string(found->at("misses").get<int>()) + " | [0-9.]+ .?.s | ";

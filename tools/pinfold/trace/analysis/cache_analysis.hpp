@@ -90,7 +90,7 @@ struct cache_analysis {
 };
 
 /// The policies that a report compares; `second-chance` is the cache's own.
-inline constexpr std::array report_policies{"second-chance", "lru", "sieve", "gdsf", "classes-2", "offline"};
+inline constexpr std::array report_policies{"second-chance", "lru", "sieve", "classes-2", "offline"};
 
 /// Returns the figures of a cache without windows, ranges, curve and replays.
 [[nodiscard]] cache_analysis summarise(const recorded_cache& of);
