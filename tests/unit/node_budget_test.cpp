@@ -61,8 +61,9 @@ TEST(node_budget, members_share_the_maximum) {
   ASSERT_EQ(one->members().size(), 2U);
   EXPECT_EQ(one->members()[0].pid, ::getpid());
   EXPECT_GE(one->members()[0].bytes, mebibyte / 2);
-  EXPECT_EQ(node_budget::inspect(account.name())->used_bytes, one->used_bytes());
-  for (const auto& member : node_budget::inspect(account.name())->members) EXPECT_FALSE(member.ended);
+  const auto seen = node_budget::inspect(account.name());
+  EXPECT_EQ(seen->used_bytes, one->used_bytes());
+  for (const auto& member : seen->members) EXPECT_FALSE(member.ended);
   for (const auto& member : one->members()) EXPECT_FALSE(member.ended);
 }
 
