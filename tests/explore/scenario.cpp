@@ -5,6 +5,7 @@
 
 #include "support/fixtures/cache_checks.hpp"
 
+#include <pinfold/cache_set.hpp>
 #include <pinfold/monitors/announce.hpp>
 
 #include <list>
@@ -20,9 +21,9 @@ using std::chrono::milliseconds;
 using local_cache = cache<truthful_registrar>;
 
 constexpr std::array<const char*, operations> names{
-    "acquire", "persist",  "release", "find",    "event",     "invalidate", "evict",
-    "flush",   "progress", "quiesce", "restore", "unpersist", "ticket",     "batch",
-    "merge",   "destroy",  "beside",  "fork",    "late",      "retire",     "drop_peer"};
+    "acquire",  "persist", "release", "find",      "event",  "invalidate", "evict", "flush",
+    "progress", "quiesce", "restore", "unpersist", "ticket", "batch",      "merge", "destroy",
+    "beside",   "set",     "fork",    "late",      "retire", "drop_peer"};
 
 static_assert(names.back() != nullptr, "each operation has a name");
 
@@ -43,8 +44,8 @@ class stage {
     for (std::size_t i = 0; i < what.threads.size(); ++i) ranges_[i] = chosen_range(what.threads[i]);
     cache_.emplace(truthful_registrar(world_), options());
     if (has(operation::fork)) all_threads.expect_forks();
-    if (has(operation::beside)) other_.emplace(truthful_registrar(world_), options());
-    if (other_) world_->refuses_overlaps = true;
+    if (has(operation::beside) || has(operation::set)) other_.emplace(truthful_registrar(world_), options());
+    if (has(operation::beside)) world_->refuses_overlaps = true;
     prepare();
   }
 
@@ -151,6 +152,21 @@ class stage {
     const auto lease = other_->acquire(at(where), where.size());
     leave();
     if (lease) hold(*lease, where, known);
+  }
+
+  // The other cache is told of events only.
+  void acquire_by_set(const range& where) {
+    const auto known = world_->said;
+    const auto known_to_other = world_->announced;
+    const std::array<local_cache*, 2> members{&*cache_, &*other_};
+    auto leases = cache_set<truthful_registrar>(members).acquire(at(where), where.size());
+    world_->note(world_->asked_at, where);
+    leave();
+    if (leases) {
+      hold((*leases)[0], where, known);
+      return hold((*leases)[1], where, known_to_other);
+    }
+    if (!may_fail_) all_threads.fail("no leases from the set: %s", describe(leases.error()).c_str());
   }
 
   void acquire_both() {
@@ -282,6 +298,7 @@ class stage {
       case operation::merge: return acquire(overlapping, false);
       case operation::destroy: return destroy();
       case operation::beside: return acquire_beside(where);
+      case operation::set: return acquire_by_set(where);
       case operation::fork: return fork(where);
       default: break;
     }

@@ -33,6 +33,7 @@ enum class operation : std::uint8_t {
   merge,  // an acquire that overlaps, in a cache that merges
   destroy,
   beside,     // an acquire by another cache of the process, over a driver that refuses overlaps
+  set,        // an acquire from the cache and from another one
   fork,       // perhaps with a lease; the child uses what it inherited, and a cache of its own
   late,       // an acquire with a handle that was made first
   retire,     // by the exporter
