@@ -7,13 +7,13 @@
 #include "observation/process_identity.hpp"
 #include "observation/text.hpp"
 #include "observation/words.hpp"
+#include "os/all_signals_blocked.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <pinfold/observation/counters.hpp>
 #include <pinfold/version.hpp>
 
 #include <cerrno>
-#include <csignal>
 #include <new>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -38,22 +38,6 @@ std::atomic<page*> last_made{nullptr};
 
 constexpr std::uint64_t period_ns = 100'000'000;
 constexpr int complete_every = 10;  // publications: counting leases reads the pins of all registrations
-
-// A signal handler that forks meanwhile would leave the child with half a page.
-class no_signals {
- public:
-  no_signals() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  no_signals(const no_signals&) = delete;
-  no_signals& operator=(const no_signals&) = delete;
-  ~no_signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
 
 std::uint64_t memlock_limit() noexcept {
   rlimit found{};
@@ -130,7 +114,7 @@ result<page*> page::make() {
 result<page*> page::here() {
   auto* const all = os::wiped_object(of_process);
   if (all == nullptr) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the statistics page");
-  const no_signals whole;
+  const os::all_signals_blocked no_handler;  // a handler that forks would leave the child with half a page
   os::scoped_lock guard(all->making);
   if (auto* const found = all->made.load(std::memory_order_seq_cst)) return found;
   auto made = make();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Starting threads of the library that handle no signals.
+/// Code, and threads of the library, in which no signal is handled.
 #pragma once
 
 #include <csignal>
 
 namespace pinfold::os {
 
-/// Blocks all signals of the calling thread, and so of the threads that it starts meanwhile: the application's threads
-/// handle them.
+/// Blocks all signals of the calling thread, and of the threads that it starts meanwhile: the application's threads
+/// handle them. A call that a handler must not interrupt, as it may fork, has one too.
 class all_signals_blocked {
  public:
   all_signals_blocked() noexcept {

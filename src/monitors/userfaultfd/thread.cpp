@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/thread.hpp"
 
+#include "os/all_signals_blocked.hpp"
 #include "os/check.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <ctime>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -21,12 +21,10 @@ int reader::create() noexcept {
   if (const int native = ::pthread_attr_init(&attributes); native != 0) return native;
   const range stack = pages_.stack();
   int native = ::pthread_attr_setstack(&attributes, reinterpret_cast<void*>(stack.begin), stack.size());
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (native == 0) native = ::pthread_create(&thread_, &attributes, main, this);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (native == 0) {
+    const os::all_signals_blocked guard;
+    native = ::pthread_create(&thread_, &attributes, main, this);
+  }
   ::pthread_attr_destroy(&attributes);
   return native;
 }
