@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the man pages that are not of the tool, from Doxygen's XML of the headers and of the texts beside this file.
+"""Writes the man pages except those of the tool, from Doxygen's XML of the headers and of the texts beside this file.
 
 docs/man/render.py <folder of the XML> <version> <folder of the pages>
 
-<name>.<section>.dox is the text of one page; the page also shows what the text's group declares in a header. The other
-functions and structures of the group are pages that refer to that page.
+<name>.<section>.dox is the text of one page; the page also shows the declarations of the text's group in a header. The
+other functions and structures of the group are pages that refer to that page.
 """
 
 import re
@@ -16,29 +16,29 @@ from pathlib import Path
 from roff import Inline, blocks, bold, description, escaped, italic, line, tidied
 
 TEXTS = Path(__file__).parent
-OWN_LIBRARIES = ("verbs", "libfabric", "ucp")  # headers that are not of libpinfold
+OWN_LIBRARIES = ("verbs", "libfabric", "ucp")  # headers of other libraries than libpinfold
 ROOM = 71  # columns of a declaration: 78, less the indentation
 LEADS = {"RETURN VALUE": "Errors.", "ATTRIBUTES": "Threads."}  # paragraphs of pinfold.h that each page repeats
 
 
-# What a header declares
+# Declarations of a header
 
 
 def declared(member):
-    """A function, or a member of a structure, as in C."""
+    """Returns a function, or a member of a structure, as in C."""
     kind, name, rest = ("".join(member.find(part).itertext()) for part in ("type", "name", "argsstring"))
     between = "" if kind.endswith("*") else " "
     return re.sub(r"(\w+)\(\* ?(\w+)\)", r"\1 (*\2)", f"{kind}{between}{name}{rest};")
 
 
 def place_to_break(rest):
-    """Behind the last argument that fits, or before the first argument; 0 if there is no place."""
+    """Returns the place behind the last argument that fits, or before the first argument; 0 if there is none."""
     comma = rest.rfind(", ", 0, ROOM)
     return comma + 1 if comma >= 0 or rest.startswith(" ") else rest.find("(", 0, ROOM) + 1
 
 
 def wrapped(declaration):
-    """The lines of a declaration, broken between arguments: bold, and the names of arguments italic."""
+    """Returns the lines of a declaration, broken between arguments: bold, with the names of arguments in italics."""
     lines, rest = [], declaration
     while len(rest) > ROOM and (cut := place_to_break(rest)):
         lines.append(rest[:cut])
@@ -51,7 +51,7 @@ def wrapped(declaration):
 
 
 class Group:
-    """What a section of a header declares."""
+    """The declarations of a section of a header."""
 
     def __init__(self, xml, compound):
         self.xml = xml
@@ -118,7 +118,7 @@ class Group:
 
 
 def lowered(brief):
-    """A brief description as the section NAME has it."""
+    """Returns a brief description in the form of the section NAME."""
     return brief[0].lower() + brief[1:].rstrip(". ")
 
 
@@ -138,7 +138,7 @@ class Page:
         brief = "".join(self.compound.find("briefdescription").itertext()).strip()
         names = [self.name] + ([one for one in self.group.names() if one != self.name] if self.group else [])
         lines = [f'.TH {self.name} {self.section} "" "pinfold {version}" "{manual}"']
-        lines += [".nh", ".ad l"]  # names stay whole
+        lines += [".nh", ".ad l"]  # does not break names
         return [*lines, ".SH NAME", ", ".join(map(escaped, names)) + r" \- " + lowered(brief)]
 
     def body(self, inline, rules, siblings):
@@ -170,7 +170,7 @@ class Page:
 
 
 def rules_of(xml):
-    """The paragraphs of pinfold.h by the words that they begin with, without these words."""
+    """Returns the paragraphs of pinfold.h by the words at their start, without these words."""
     found = {}
     for paragraph in ElementTree.parse(xml / "pinfold_8h.xml").find("compounddef/detaileddescription"):
         lead = paragraph.find("bold")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Doxygen's XML as text of man(7). Raises ValueError for an element that it does not know: nothing gets lost."""
+"""Converts Doxygen's XML to text of man(7). Raises ValueError for an unknown element, so that nothing gets lost."""
 
 import re
 
@@ -18,7 +18,7 @@ def italic(text):
 
 
 def line(text):
-    """A line that roff does not take for a request."""
+    """Returns the line in a form that roff does not take for a request."""
     return rf"\&{text}" if text.startswith((".", "'")) else text
 
 
@@ -48,7 +48,7 @@ class Inline:
         return italic(text) if re.fullmatch(r"[a-z_]+", text) else bold(text)
 
     def of(self, element):
-        """The text of an element, without the blocks in it."""
+        """Returns the text of an element, without the blocks in it."""
         done, text = "", element.text or ""
         for child in element:
             if child.tag == "ref":
@@ -111,13 +111,13 @@ BLOCKS = {"programlisting": listing, "itemizedlist": bullets, "para": blocks}
 
 
 def description(element, inline):
-    """The paragraphs of a comment as text that follows a tag."""
+    """Returns the paragraphs of a comment as text that follows a tag."""
     paragraphs = [one for one in element.find("detaileddescription").findall("para")]
     return sum((blocks(one, inline) for one in paragraphs), [])[1:]
 
 
 def tidied(lines):
-    """Lines without paragraphs that have no text."""
+    """Returns the lines without empty paragraphs."""
     pairs = zip(lines, [*lines[1:], ".SH"])
     kept = [one for one, after in pairs if one != ".PP" or not after.startswith((".SH", ".SS", ".TP", ".PP"))]
     return [one for before, one in zip(["", *kept], kept) if one != ".PP" or not before.startswith((".SH", ".SS"))]
