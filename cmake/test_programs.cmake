@@ -17,6 +17,7 @@ function(add_test_program name label flags sources libraries)
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 120 # a sanitizer's program takes seconds to start on a busy machine
     TEST_PREFIX ${label}/
     PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 ${ARGN}
   )
