@@ -10,7 +10,7 @@ endfunction()
 
 # add_test_program(<name> <label> <flags> <sources> <libraries> <test property>...)
 function(add_test_program name label flags sources libraries)
-  add_executable(${name} ${sources})
+  add_executable(${name} ${sources} ${PROJECT_SOURCE_DIR}/tests/support/answer_times.cpp)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE pinfold_internal GTest::gtest_main ${libraries})
   use_test_flags(${name} ${flags})

@@ -13,8 +13,8 @@
 
 namespace pinfold::fd_passing {
 
-/// How long an exporter may take for one answer.
-inline constexpr std::chrono::milliseconds answer_timeout{5000};
+/// The longest time for one answer of an exporter. Tests make it longer.
+inline std::chrono::milliseconds answer_timeout{5000};
 
 /// Connects to a socket of the exporter. Errors: `closed` when no exporter listens there, `timed_out`,
 /// `out_of_resources`, `not_permitted` when another user has taken the name.

@@ -8,10 +8,14 @@
 
 #include <pinfold/error.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 
 namespace pinfold::monitors {
+
+/// The longest time for one answer of a server. Tests make it longer.
+inline std::chrono::seconds bpf_answer_timeout{5};
 
 /// A ring in which the kernel records this address space's events while the links and the connection are open.
 struct bpf_subscription {

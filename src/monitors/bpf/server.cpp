@@ -15,7 +15,6 @@ namespace {
 constexpr int rest_ms = 100;
 constexpr int accepts_a_round = 16;
 constexpr std::int64_t linger_ms = 1000;
-constexpr std::int64_t wait_limit_ms = 5000;  // for a client that has a secret and does not come back
 constexpr std::size_t most_clients = pinfold_slots;
 
 std::int64_t now_ms() {
@@ -116,7 +115,7 @@ bool bpf_server::wait() {
 }
 
 void bpf_server::hear_all() {
-  const auto too_old = now_ms() - wait_limit_ms;
+  const auto too_old = now_ms() - bpf_secret_timeout.count();
   std::erase_if(clients_, [&](client& one) {
     if (hear(one) && (one.served || one.since > too_old)) return false;
     PINFOLD_ASSERT(slots_ != nullptr, "the slots stay while there are clients");

@@ -13,6 +13,7 @@
 #include <pinfold/error.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +24,9 @@
 #include <vector>
 
 namespace pinfold::monitors {
+
+/// The longest time in which a client that got a secret passes it. Tests make it longer.
+inline std::chrono::milliseconds bpf_secret_timeout{5000};
 
 struct bpf_server_options {
   /// The path where the server listens; its folder has to exist. A path that begins with '@' has no file.
