@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { children = 200, seconds_each = 10 };
+enum { children = 200, seconds_each = 100 };
 
 static int ended; /* atomic */
 

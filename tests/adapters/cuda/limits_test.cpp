@@ -66,7 +66,7 @@ TEST_F(cuda_ipc, reaper_closes_in_the_context_of_the_mapping) {
   ::setenv("PINFOLD_IDLE_TIMEOUT_MS", "20", 1);
   ::setenv("PINFOLD_REAPER", "on", 1);
   EXPECT_EQ(close(opened(allocated(1))), success);
-  for (int i = 0; i < 500 && now().closes == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 6000 && now().closes == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(now().closes, 1U);
   EXPECT_EQ(now().live_mappings, 0U);
 }

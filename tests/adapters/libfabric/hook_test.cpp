@@ -352,7 +352,7 @@ TEST_F(libfabric_hook, threads_that_remap_their_memory_get_no_stale_region) {
   std::atomic<std::uint64_t> registrations{0};
   const auto work = [&] {
     char* const own = mapped();
-    while (std::chrono::steady_clock::now() < end) {
+    for (bool first = true; first || std::chrono::steady_clock::now() < end; first = false) {
       mapped(own);
       const auto before = provider.opens.load();
       for (int i = 0; i < 4; ++i) {

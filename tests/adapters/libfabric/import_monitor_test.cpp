@@ -145,7 +145,7 @@ TEST_F(libfabric_import_monitor, libfabric_is_told_without_asking) {
   domain->search(memory, bytes);
   ASSERT_EQ(domain->size(), 1U);
   ::munmap(memory, bytes);
-  for (int tries = 0; tries < 500 && domain->size() != 0; ++tries)
+  for (int tries = 0; tries < 6000 && domain->size() != 0; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(domain->size(), 0U) << "it unpins the memory";
   mapped(memory);
@@ -165,7 +165,7 @@ TEST_F(libfabric_import_monitor, two_domains_and_their_threads_get_no_stale_regi
   std::atomic<std::uint64_t> searches{0};
   const auto work = [&] {
     char* const own = mapped();
-    while (std::chrono::steady_clock::now() < end) {
+    for (bool first = true; first || std::chrono::steady_clock::now() < end; first = false) {
       mapped(own);
       const auto before = libfabric_now.registrations.load();
       for (auto* one : {domain.get(), &other, domain.get(), &other, domain.get(), &other}) {
