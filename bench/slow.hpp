@@ -106,8 +106,10 @@ json measure_hits_meanwhile(const parameters& how, const char* meanwhile, const 
   samples taken;
   {
     std::jthread other;
-    if (slow.register_delay.count() + slow.deregister_delay.count() > 0)
+    if (slow.register_delay.count() + slow.deregister_delay.count() > 0) {
       other = std::jthread([&](const std::stop_token& stop) { come_and_go(stop, cache.user(), cold, rounds); });
+      while (rounds.load() == 0) std::this_thread::yield();  // a busy machine may take long to start the thread
+    }
     taken = time_hits(user, hot, how.hits, seen);
   }
   auto row = row_of(Subject::name, 2, rounds == 0 ? 1 : 2, "same");

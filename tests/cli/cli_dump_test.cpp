@@ -105,7 +105,7 @@ TEST(cli_dump, says_what_it_cannot_read) {
   const auto none = run("dump 4194304");
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.complaints.find("there is no such process"), std::string::npos) << none.complaints;
-  child_process other([](line&) { return ::execl("/bin/sleep", "sleep", "60", nullptr); });
+  child_process other([](line&) { return ::execl("/bin/sleep", "sleep", "600", nullptr); });
   outcome seen;
   for (int i = 0; i < 1000 && seen.complaints.find("(sleep)") == std::string::npos; ++i)
     seen = run("dump " + std::to_string(other.pid()));

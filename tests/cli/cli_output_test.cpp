@@ -76,7 +76,7 @@ TEST(cli_output, a_closed_output_is_an_error) {
 TEST(cli_output, output_is_flushed_at_once_and_kept_after_an_interrupt) {
   background_run running("perf import --sizes 4K --seconds 3600 --repeats 1");
   std::string seen;
-  for (int tries = 0; tries < 1000 && seen.find("host:") == std::string::npos; ++tries) {
+  for (int tries = 0; tries < 3000 && seen.find("host:") == std::string::npos; ++tries) {
     std::this_thread::sleep_for(20ms);
     seen = running.output();
   }

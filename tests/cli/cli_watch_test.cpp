@@ -47,7 +47,7 @@ int evicting(line& talk) {
 }
 
 std::string watch_text(const child_process& child, const std::string& options) {
-  const auto seen = run("watch --seconds 20s " + options + " " + std::to_string(child.pid()));
+  const auto seen = run("watch --seconds 60s " + options + " " + std::to_string(child.pid()));
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   return seen.out;
 }

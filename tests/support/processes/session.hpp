@@ -108,7 +108,7 @@ class session {
 
   // A Ctrl-C typed before the child has the terminal would reach no process.
   void wait_for_terminal() const {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (::tcgetpgrp(ours_) != pid_ && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

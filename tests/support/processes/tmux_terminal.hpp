@@ -82,7 +82,7 @@ class tmux_terminal {
 
   template <class Condition>
   [[nodiscard]] bool becomes(Condition true_of) const {
-    for (int tries = 0; tries < 500; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(20)))
+    for (int tries = 0; tries < 3000; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(20)))
       if (true_of(screen())) return true;
     return false;
   }
