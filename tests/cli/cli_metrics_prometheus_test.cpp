@@ -94,6 +94,7 @@ double of_cache(const json& samples, const std::string& cache) {
   return -1;
 }
 
+using by_state = std::map<std::string, double>;
 using by_name = std::map<std::string, std::string>;
 
 /// Returns the expressions of the alerts that the server has loaded.
@@ -110,10 +111,15 @@ by_name alerts_of(const prometheus_server& prometheus) {
   return alerts;
 }
 
+/// Returns whether an alert is silent. A process that publishes late on a busy machine counts as stopped for a moment.
+bool is_silent(const prometheus_server& prometheus, const std::string& name, const std::string& expression) {
+  return (name == "PinfoldProcessStopped" ? prometheus.await(expression, 0) : prometheus.query(expression)).empty();
+}
+
 /// Expects that each alert has one cause, in the process that `pids` names for it.
 void expect_one_cause_each(const prometheus_server& prometheus, const by_name& alerts, const by_name& pids) {
   for (const auto& [name, expression] : alerts) {
-    const auto samples = prometheus.await(expression);
+    const auto samples = prometheus.await(expression, 1);
     ASSERT_EQ(samples.size(), 1U) << name << ": " << expression << samples.dump();
     EXPECT_EQ(samples.at(0).at("metric").value("pid", "none"), pids.at(name)) << name << samples.dump();
   }
@@ -133,6 +139,14 @@ std::map<std::string, json> panels_of(const prometheus_server& prometheus) {
   return shown;
 }
 
+by_state states_of(const std::map<std::string, json>& shown) {
+  by_state states;
+  for (const auto& one : shown.at("Processes by state")) states[one.at("metric").at("state")] = number(one);
+  return states;
+}
+
+by_state right_states() { return {{"running", 2}, {"stopped", 1}, {"ended", 1}, {"unknown", 0}}; }
+
 void expect_right(const std::map<std::string, json>& shown) {
   EXPECT_EQ(of_cache(shown.at("Bytes against the budget"), "rare"), 0.25);
   EXPECT_EQ(of_cache(shown.at("Quarantine"), "busy"), 1);
@@ -143,9 +157,7 @@ void expect_right(const std::map<std::string, json>& shown) {
   for (const auto& one : shown.at("Locked memory"))
     EXPECT_NE(one.at("metric").at("pid"), std::to_string(::getpid())) << "imports lock nothing";
   EXPECT_GT(number(shown.at("Duration of opens").at(0)), 0);
-  std::map<std::string, double> states;
-  for (const auto& one : shown.at("Processes by state")) states[one.at("metric").at("state")] = number(one);
-  EXPECT_EQ(states, (std::map<std::string, double>{{"running", 2}, {"stopped", 1}, {"ended", 1}, {"unknown", 0}}));
+  EXPECT_EQ(states_of(shown), right_states());
 }
 
 forged_page rare_page() {
@@ -203,14 +215,16 @@ TEST(cli_metrics_prometheus, answers_the_dashboard_and_the_alerts) {
                      {"PinfoldProcessDied", std::to_string(dying.pid())}};
   const auto alerts = alerts_of(prometheus);
   for (const auto& [name, expression] : alerts)
-    EXPECT_TRUE(pids.at(name) == there || prometheus.query(expression).empty()) << name << " without a cause";
+    EXPECT_TRUE(pids.at(name) == there || is_silent(prometheus, name, expression)) << name << " without a cause";
   set_rare(rare, 100'000);
   rare.write(folder.path());
   std::ofstream(folder.path() + "/77.1.1.0") << "no page";
   stopping.stop();
   dying.kill();
   expect_one_cause_each(prometheus, alerts, pids);
-  expect_right(panels_of(prometheus));
+  auto shown = panels_of(prometheus);
+  for (int tries = 0; tries < 20 && states_of(shown) != right_states(); ++tries) shown = panels_of(prometheus);
+  expect_right(shown);
 }
 
 }  // namespace

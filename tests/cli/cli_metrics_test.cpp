@@ -41,7 +41,7 @@ std::string value_of(const std::string& text, const std::string& sample) {
 /// Prints the pages until the child has published its three acquires.
 std::string text_of(const child_process& child, const std::string& options = "") {
   outcome seen;
-  for (int i = 0; i < 200 && value_of(seen.out, "pinfold_acquires_total{") != "3"; ++i) {
+  for (int i = 0; i < 2000 && value_of(seen.out, "pinfold_acquires_total{") != "3"; ++i) {
     seen = run("metrics " + options + " " + std::to_string(child.pid()));
     EXPECT_EQ(seen.status, 0) << seen.complaints;
   }
@@ -80,7 +80,7 @@ TEST_F(cli_metrics, prints_what_a_running_process_counts) {
   child.stop();
   const auto stopped = [] { return run("metrics").out.find(R"(state="stopped"} 1)") != std::string::npos; };
   bool seen = false;
-  for (int i = 0; i < 200 && !seen; ++i) seen = stopped();
+  for (int i = 0; i < 2000 && !seen; ++i) seen = stopped();
   EXPECT_TRUE(seen);
   child.kill();
   EXPECT_EQ(run("metrics").out.find("pinfold_hits_total"), std::string::npos);
@@ -114,7 +114,7 @@ TEST_F(cli_metrics, writes_a_file_again_and_again) {
     return ::execl(tool().c_str(), "pinfold", "metrics", "--output", path.c_str(), "--interval", "0.1", nullptr);
   });
   const auto awaits = [&](const std::string& wanted) {
-    for (int i = 0; i < 500 && value_of(contents_of(path), "pinfold_pages") != wanted; ++i) ::usleep(10'000);
+    for (int i = 0; i < 6000 && value_of(contents_of(path), "pinfold_pages") != wanted; ++i) ::usleep(10'000);
     return value_of(contents_of(path), "pinfold_pages");
   };
   EXPECT_EQ(awaits("0"), "0");
@@ -209,8 +209,16 @@ TEST_F(cli_metrics, does_not_wait_for_slow_clients) {
   std::vector<http_client> slow;
   for (int i = 0; i < 100; ++i) slow.emplace_back(server.port()).send("GET /metrics HTTP/1.1\r\nHo");
   EXPECT_TRUE(http_client(server.port()).get("/metrics").starts_with("HTTP/1.1 200 "));
-  slow.front().send("st: x\r\n\r\n");
-  EXPECT_TRUE(slow.front().rest().starts_with("HTTP/1.1 200 "));
+  // The server drops a client that says nothing for ten seconds, for which this thread may get no processor.
+  bool answered = false;
+  for (int tries = 0; tries < 20 && !answered; ++tries) {
+    http_client late(server.port());
+    late.send("GET /metrics HTTP/1.1\r\nHo");
+    EXPECT_TRUE(http_client(server.port()).get("/metrics").starts_with("HTTP/1.1 200 "));
+    late.send("st: x\r\n\r\n");
+    answered = late.rest().starts_with("HTTP/1.1 200 ");
+  }
+  EXPECT_TRUE(answered);
 }
 
 TEST_F(cli_metrics, reads_damaged_pages) {

@@ -171,7 +171,7 @@ TEST_F(statistics_page_events, unmaps_have_the_stack_of_their_caller_on_request)
       return;
     }
     EXPECT_TRUE(without->stack.empty());
-    ASSERT_TRUE(events.want_stacks(10s));
+    ASSERT_TRUE(events.want_stacks(60s));
     const auto with = find(unmap());
     ASSERT_TRUE(with);
     EXPECT_GE(with->stack.size(), 3U);

@@ -5,8 +5,13 @@
 
 #include <pinfold/observation/counters.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -35,6 +40,15 @@ void expect_same(const statistics& seen, const statistics& own) {
   for (std::size_t i = 0; i < observation::counters.size(); ++i) EXPECT_EQ(a[i], b[i]) << observation::counters[i].name;
 }
 
+// The page's number of leases may be a second old, and so count one that a request of before has released.
+std::optional<cache_snapshot> published_without_leases(const std::string& name) {
+  const auto start = std::chrono::steady_clock::now();
+  auto seen = published_now(name);
+  while (seen && seen->counters.leases_now != 0 && std::chrono::steady_clock::now() - start < 60s)
+    seen = published_now(name);
+  return seen;
+}
+
 // `statistics` has a field for each counter of the page, and no other: all of its bytes are accounted for.
 TEST_F(statistics_page, has_every_counter) {
   EXPECT_EQ(observation::counters.size() * sizeof(std::uint64_t), sizeof(statistics));
@@ -46,7 +60,7 @@ TEST_F(statistics_page, says_what_the_cache_says) {
   for (int i = 0; i < 100; ++i) f.touch(base + 0x270000, base + 0x271000);
   f.invalidate(base + 0x270000, base + 0x271000);
   f.touch(base + 0x270000, base + 0x271000);
-  const auto seen = published_now("same");
+  const auto seen = published_without_leases("same");
   ASSERT_TRUE(seen);
   const auto own = f.cache.statistics();
   expect_same(seen->counters, own);
@@ -64,7 +78,7 @@ TEST_F(statistics_page, counts_leases_once_a_second) {
   const auto two = f.acquire(base, base + 0x1000);
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t seen = 0;
-  while (seen != 2 && std::chrono::steady_clock::now() - start < 20s)
+  while (seen != 2 && std::chrono::steady_clock::now() - start < 60s)
     seen = published_now("leases")->counters.leases_now;
   EXPECT_EQ(seen, 2U);
 }
@@ -78,7 +92,7 @@ TEST_F(statistics_page, shows_the_requests_that_wait) {
   std::thread second([&] { f.touch(base, base + 0x1000); });
   std::uint64_t most = 0;
   const auto start = std::chrono::steady_clock::now();
-  while (most == 0 && std::chrono::steady_clock::now() - start < 20s)
+  while (most == 0 && std::chrono::steady_clock::now() - start < 60s)
     most = published_now("waiting")->counters.requests_waiting;
   EXPECT_EQ(most, 1U);
   goes_on = true;
@@ -120,9 +134,14 @@ TEST_F(statistics_page, distributes_driver_calls_by_size) {
   for (std::size_t i = 0; i < seen->opens.size(); ++i) EXPECT_GE(seen->misses[i].sum, seen->opens[i].sum);
   EXPECT_EQ(count(seen->closes), 1U);
   ASSERT_EQ(seen->slowest_opens.size(), 3U);
-  EXPECT_GE(seen->slowest_opens[0].duration, seen->slowest_opens[1].duration);
-  EXPECT_GE(seen->slowest_opens[1].duration, 2'000'000U);
-  EXPECT_EQ(seen->slowest_opens[2].begin, base + 0x1000000);
+  EXPECT_TRUE(std::ranges::is_sorted(seen->slowest_opens, std::greater<>{}, &observation::slow_call::duration));
+  std::set<std::uint64_t> begins;
+  for (const auto& one : seen->slowest_opens) {
+    begins.insert(one.begin);
+    // On a busy machine, the thread may lose its processor in the quick call.
+    EXPECT_GE(one.duration, one.begin == base + 0x1000000 ? 0U : 2'000'000U);
+  }
+  EXPECT_EQ(begins, (std::set<std::uint64_t>{base, base + 0x100000, base + 0x1000000}));
 }
 
 TEST_F(statistics_page, hits_are_in_no_distribution) {
@@ -187,29 +206,42 @@ TEST_F(statistics_page, distributes_age_and_hits_of_what_is_evicted) {
   EXPECT_EQ(seen->hits_of_evicted.counts[0], 20U);  // none was used twice
 }
 
-// Eviction's hand finds `a` in use and evicts `b`; at the next request it finds `a` idle since then.
+/// Returns how many values are in the bucket of `least`, and in larger ones.
+std::uint64_t count_from(const observation::histogram& of, std::chrono::nanoseconds least) {
+  std::uint64_t all = 0;
+  for (auto i = observation::bucket_of(static_cast<std::uint64_t>(least.count())); i < of.counts.size(); ++i)
+    all += of.counts[i];
+  return all;
+}
+
+// Eviction's hand finds `a` in use and evicts `b`; at the next request it finds `a` idle since then. That is not long,
+// unless this thread loses its processor meanwhile: then it tries again.
 TEST_F(statistics_page, distributes_the_idle_time_of_what_is_evicted) {
-  local_fixture f(publishing("idle", {.max_count = 2, .shards = 1}));
-  const auto touch = [&](std::uintptr_t number) { f.touch(base + number * 0x10000, base + number * 0x10000 + 0x1000); };
-  touch(0);
-  touch(1);
-  std::this_thread::sleep_for(400ms);
-  touch(0);
-  touch(2);
-  touch(3);
-  const auto seen = published_now("idle");
-  ASSERT_TRUE(seen);
-  EXPECT_EQ(f.cache.statistics().hits, 1U);
-  EXPECT_EQ(count(seen->age_at_eviction), 2U);
-  EXPECT_EQ(count(seen->idle_at_eviction), 2U);
-  const auto from = [](const observation::histogram& of, std::chrono::nanoseconds least) {
-    std::uint64_t all = 0;
-    for (auto i = observation::bucket_of(static_cast<std::uint64_t>(least.count())); i < of.counts.size(); ++i)
-      all += of.counts[i];
-    return all;
-  };
-  EXPECT_EQ(from(seen->age_at_eviction, 200ms), 2U);
-  EXPECT_EQ(from(seen->idle_at_eviction, 200ms), 1U);
+  constexpr int most_tries = 20;
+  bool at_once = false;
+  for (int tries = 0; !at_once && tries < most_tries; ++tries) {
+    local_fixture f(publishing("idle", {.max_count = 2, .shards = 1}));
+    const auto touch = [&](std::uintptr_t number) {
+      f.touch(base + number * 0x10000, base + number * 0x10000 + 0x1000);
+    };
+    touch(0);
+    touch(1);
+    std::this_thread::sleep_for(400ms);
+    const auto start = std::chrono::steady_clock::now();
+    touch(0);
+    touch(2);
+    touch(3);
+    at_once = std::chrono::steady_clock::now() - start < 100ms;
+    const auto seen = published_now("idle");
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(f.cache.statistics().hits, 1U);
+    EXPECT_EQ(count(seen->age_at_eviction), 2U);
+    EXPECT_EQ(count(seen->idle_at_eviction), 2U);
+    EXPECT_EQ(count_from(seen->age_at_eviction, 200ms), 2U);
+    const auto long_idle = count_from(seen->idle_at_eviction, 200ms);
+    EXPECT_TRUE(at_once ? long_idle == 1U : long_idle >= 1U) << long_idle;
+  }
+  EXPECT_TRUE(at_once) << "the machine is too busy";
 }
 
 TEST_F(statistics_page, distributes_waits_for_other_threads) {
@@ -245,7 +277,7 @@ TEST_F(statistics_page, is_written_for_imports) {
   const auto handle = f.world->allocate(1, 0x10000, 64);
   f.touch(handle);
   f.touch(f.world->allocate(1, 0x10000, 64));
-  const auto seen = published_now("imports");
+  const auto seen = published_without_leases("imports");
   ASSERT_TRUE(seen);
   expect_same(seen->counters, f.cache.statistics());
   EXPECT_EQ(seen->counters.invalid, 1U);

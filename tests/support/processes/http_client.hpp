@@ -62,7 +62,7 @@ class http_client {
 
  private:
   void connect(const sockaddr* to, socklen_t bytes) const {
-    const timeval patience{10, 0};
+    const timeval patience{60, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (::connect(socket_, to, bytes) != 0) throw std::runtime_error("cannot connect");
   }

@@ -5,11 +5,13 @@
 
 #include "support/processes/child_process.hpp"
 #include "support/processes/http_client.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cctype>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <fcntl.h>
@@ -29,7 +31,7 @@ class prometheus_server {
 
   /// Starts it. The test has no other thread yet.
   prometheus_server(const std::string& folder, std::uint16_t scraped, const std::string& rules)
-      : port_(free_port()), child_([&](line&) { return become(folder, scraped, rules); }) {}
+      : child_([&](line&) { return become(folder, scraped, rules); }), port_(port_in(log_in(folder))) {}
 
   /// Returns the data of an answer of its HTTP interface; null while there is none.
   [[nodiscard]] nlohmann::json data(const std::string& path) const {
@@ -64,44 +66,57 @@ class prometheus_server {
 
   /// Asks again until an answer has samples, or for a minute.
   [[nodiscard]] nlohmann::json await(const std::string& expression) const {
+    return ask_until(expression, [](const nlohmann::json& found) { return !found.empty(); });
+  }
+
+  /// Asks again until an answer has so many samples, or for a minute.
+  [[nodiscard]] nlohmann::json await(const std::string& expression, std::size_t count) const {
+    return ask_until(expression, [count](const nlohmann::json& found) { return found.size() == count; });
+  }
+
+ private:
+  template <typename Enough>
+  [[nodiscard]] nlohmann::json ask_until(const std::string& expression, const Enough& enough) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     auto found = query(expression);
-    while (found.empty() && std::chrono::steady_clock::now() < deadline) {
+    while (!enough(found) && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       found = query(expression);
     }
     return found;
   }
 
- private:
-  static std::uint16_t free_port() {
-    const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    static_cast<void>(::bind(probe, reinterpret_cast<const sockaddr*>(&at), size));
-    static_cast<void>(::getsockname(probe, reinterpret_cast<sockaddr*>(&at), &size));
-    ::close(probe);
-    return ntohs(at.sin_port);
+  static std::string log_in(const std::string& folder) { return folder + "/prometheus.log"; }
+
+  /// Returns the port that the log names within a minute; 0 without one.
+  [[nodiscard]] std::uint16_t port_in(const std::string& log) const {
+    const std::string before = "msg=\"Listening on\" address=127.0.0.1:";
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (child_.runs() && std::chrono::steady_clock::now() < deadline) {
+      const auto text = contents_of(log);
+      const auto at = text.find(before);
+      if (at != std::string::npos && text.find('\n', at) != std::string::npos)
+        return static_cast<std::uint16_t>(std::stoul(text.substr(at + before.size())));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return 0;
   }
 
-  int become(const std::string& folder, std::uint16_t scraped, const std::string& rules) const {
+  static int become(const std::string& folder, std::uint16_t scraped, const std::string& rules) {
     const auto config = folder + "/prometheus.yml";
     std::ofstream(config) << "global: {scrape_interval: 400ms, scrape_timeout: 400ms}\nrule_files: ['" << rules
                           << "']\nscrape_configs: [{job_name: pinfold, static_configs: [{targets: ['127.0.0.1:"
                           << scraped << "']}]}]\n";
-    const int log = ::open((folder + "/prometheus.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int log = ::open(log_in(folder).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::dup2(log, STDERR_FILENO);
     ::dup2(log, STDOUT_FILENO);
-    const auto listen = "--web.listen-address=127.0.0.1:" + std::to_string(port_);
-    ::execlp("prometheus", "prometheus", ("--config.file=" + config).c_str(), listen.c_str(),
+    ::execlp("prometheus", "prometheus", ("--config.file=" + config).c_str(), "--web.listen-address=127.0.0.1:0",
              ("--storage.tsdb.path=" + folder + "/series").c_str(), nullptr);
     return 127;
   }
 
-  std::uint16_t port_;
   child_process child_;
+  std::uint16_t port_;
 };
 
 }  // namespace pinfold::testing
