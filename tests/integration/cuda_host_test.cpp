@@ -97,7 +97,7 @@ TEST_F(cuda_host, R6_a_partly_overlapping_lease_is_in_use_conflict) {
 }
 
 TEST_F(cuda_host, R6_acquire_waits_for_the_conflicting_lease_until_the_deadline) {
-  auto cache = make({.conflict_timeout = 10s});
+  auto cache = make({.conflict_timeout = 60s});
   auto lease = acquire(cache, 0, 4);
   ASSERT_TRUE(lease);
   std::jthread later([taken = std::move(*lease)]() mutable {

@@ -253,7 +253,7 @@ TEST_F(cuda_identified, R46_no_lease_is_stale_while_a_thread_frees_and_allocates
   {
     std::jthread one(acquire);
     std::jthread two(acquire);
-    for (int round = 0; round < 2000; ++round) {
+    for (int round = 0; round < 2000 || leased == 0; ++round) {  // the threads may begin late
       if (!memory.allocate_again()) break;
       published = identify_cuda_memory(memory.all())->id;  // ids only grow
       if (round % 16 == 0) std::this_thread::yield();

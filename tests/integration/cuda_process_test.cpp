@@ -291,7 +291,7 @@ TEST_F(cuda_contexts, R37_a_child_forked_while_a_context_is_made_does_not_wait) 
   std::jthread first([&] { EXPECT_TRUE(importer.open(any_peer, memory.handle)); });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(in_child([&] {
-              ::alarm(10);
+              ::alarm(100);
               EXPECT_EQ(importer.open(any_peer, memory.handle).error(), errc::unsupported);
               EXPECT_EQ(importer.held(), 0U);
               auto moved = std::move(importer);  // and the moved object ends here
