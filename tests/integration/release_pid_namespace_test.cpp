@@ -39,7 +39,7 @@ TEST(release_pid_namespace, R66_importers_without_a_number_do_not_count_as_one_p
     importers.push_back(endpoint::of(std::move(*socket)));
     const auto opening = sealed({.exporter = handle->exporter, .serial = handle->serial, .tag = 1});
     ASSERT_EQ(importers.back().send(opening), endpoint::sent::done);
-    ASSERT_TRUE(os::readable_within(importers.back().socket, std::chrono::seconds{5}));
+    ASSERT_TRUE(os::readable_within(importers.back().socket, std::chrono::seconds{60}));
     release_message said;
     ASSERT_EQ(importers.back().receive(said), endpoint::received::message) << i;
     EXPECT_EQ(said.kind, release_kind::admitted);

@@ -56,7 +56,7 @@ outcome lend_and_retire(memfd_exporter& exporter, cache& importer, std::uint32_t
     if (!lease) return fails("acquire", lease.error());
     right = holds_pattern(lease->data(), bytes, seed);
   }
-  const auto report = exporter.retire(std::move(*buffer), 3s);
+  const auto report = exporter.retire(std::move(*buffer), 30s);
   if (!report) return fails("retire", report.error());
   return {.right = right, .freed = report->all_let_go()};
 }
@@ -100,8 +100,14 @@ verdict judge(memfd_via via, const refusable& which, int nth, int native) {
   found.refused = refusals.load() != 0;
   refuse_none();
   found.after = scenario(via, found.after_second);
-  // A joined thread may be in /proc for another moment.
-  for (int i = 0; i < 200 && (found.end = footprint::here()) != found.before; ++i) std::this_thread::sleep_for(5ms);
+  // A joined thread may be in /proc for another moment, and another thread may close what others use, also when
+  // `before` was taken.
+  const auto left = [&] {
+    found.end = footprint::here();
+    return found.end.descriptors > found.before.descriptors || found.end.mappings > found.before.mappings ||
+           found.end.threads > found.before.threads;
+  };
+  for (int i = 0; i < 12'000 && left(); ++i) std::this_thread::sleep_for(5ms);
   return found;
 }
 
@@ -114,7 +120,7 @@ class release_refused_calls : public ::testing::TestWithParam<refused_case> {
     const auto [which, native] = GetParam();
     child_process child(
         [=](line& parent) { return parent.send(judge(via, refusable_calls[which], nth, native)) ? 0 : 2; });
-    limit_waits(child.talk(), 12s);
+    limit_waits(child.talk(), 200s);
     return child.talk().receive<verdict>();
   }
 
@@ -129,9 +135,9 @@ class release_refused_calls : public ::testing::TestWithParam<refused_case> {
     expect_works(seen.second, "the same objects, again");
     expect_works(seen.after, "other objects");
     expect_works(seen.after_second, "other objects, again");
-    EXPECT_EQ(seen.end.descriptors, seen.before.descriptors);
-    EXPECT_EQ(seen.end.mappings, seen.before.mappings);
-    EXPECT_EQ(seen.end.threads, seen.before.threads);
+    EXPECT_LE(seen.end.descriptors, seen.before.descriptors);
+    EXPECT_LE(seen.end.mappings, seen.before.mappings);
+    EXPECT_LE(seen.end.threads, seen.before.threads);
   }
 
   static void expect_works(const outcome& seen, const char* which) {

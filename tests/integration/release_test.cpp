@@ -14,10 +14,15 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <sys/resource.h>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace pinfold::testing::release_test {
 
@@ -26,6 +31,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t bytes = 16384;
+constexpr auto ample = 60s;  // for what another process does, on a busy machine
 
 /// An exporter in this process; importers in others, which were made before it had threads.
 class release : public ::testing::Test {
@@ -57,7 +63,7 @@ TEST_F(release, R66_idle_importers_let_go_and_do_not_get_it_again) {
   const auto handle = buffer.handle();
   EXPECT_TRUE(first.reads(handle, 7));
   EXPECT_TRUE(second.reads(handle, 7));
-  const auto report = exporter->retire(std::move(buffer), 5s).value();
+  const auto report = exporter->retire(std::move(buffer), ample).value();
   EXPECT_TRUE(report.all_let_go());
   EXPECT_EQ(report.let_go, 2U);
   for (importer_peer* one : {&first, &second}) {
@@ -72,7 +78,11 @@ TEST_F(release, R66_a_lease_keeps_memory_in_limbo_until_its_release) {
   const auto handle = buffer.handle();
   ASSERT_TRUE(first.lease(handle));
   const auto report = exporter->begin_retire(std::move(buffer), 100ms).value();
-  const auto seen = report.wait(300ms).value();
+  auto seen = report.wait(100ms).value();
+  for (const auto end = std::chrono::steady_clock::now() + ample; seen.holders.size() == 1 &&
+                                                                  seen.holders[0].state == release_state::silent &&
+                                                                  std::chrono::steady_clock::now() < end;)
+    seen = report.wait(10ms).value();
   ASSERT_EQ(seen.holders.size(), 1U);
   EXPECT_EQ(seen.holders[0].state, release_state::leased);
   EXPECT_EQ(seen.holders[0].pid, first.process().pid());
@@ -81,7 +91,7 @@ TEST_F(release, R66_a_lease_keeps_memory_in_limbo_until_its_release) {
   EXPECT_TRUE(first.lease_holds(7));
   EXPECT_FALSE(first.finds(handle));
   first.release();
-  EXPECT_TRUE(report.wait(5s).value().all_let_go());
+  EXPECT_TRUE(report.wait(ample).value().all_let_go());
   EXPECT_EQ(exporter->retirements().limbo_bytes, 0U);
 }
 
@@ -90,7 +100,7 @@ TEST_F(release, R66_a_killed_importer_is_not_waited_for) {
   ASSERT_TRUE(first.lease(buffer.handle()));
   const auto ticket = exporter->begin_retire(std::move(buffer), 10s).value();
   first.process().kill();
-  const auto seen = ticket.wait(5s).value();
+  const auto seen = ticket.wait(ample).value();
   EXPECT_TRUE(seen.all_let_go());
   EXPECT_EQ(seen.died, 1U);
 }
@@ -113,8 +123,8 @@ TEST_F(release, R66_memory_over_the_limbo_budget_is_freed_and_reported) {
   ASSERT_TRUE(second.lease(newer.handle()));
   const auto one = exporter->begin_retire(std::move(older), 0ms).value();
   const auto other = exporter->begin_retire(std::move(newer), 0ms).value();
-  EXPECT_EQ(one.wait(5s).value().state, retire_state::over_budget);
-  EXPECT_EQ(one.wait(5s).value().holders.size(), 1U);
+  EXPECT_EQ(one.wait(ample).value().state, retire_state::over_budget);
+  EXPECT_EQ(one.wait(ample).value().holders.size(), 1U);
   EXPECT_EQ(other.wait(100ms).value().state, retire_state::limbo);
   EXPECT_EQ(exporter->retirements().freed_over_budget, 1U);
   EXPECT_TRUE(first.lease_holds(7));  // its mapping keeps the pages
@@ -126,7 +136,7 @@ TEST_F(release, R66_the_end_of_the_exporter_ends_the_wait) {
   ASSERT_TRUE(first.lease(handle));
   const auto ticket = exporter->begin_retire(std::move(buffer), 10s).value();
   exporter.reset();
-  const auto seen = ticket.wait(5s).value();
+  const auto seen = ticket.wait(ample).value();
   EXPECT_EQ(seen.state, retire_state::abandoned);
   EXPECT_EQ(seen.holders.size(), 1U);
   EXPECT_TRUE(first.lease_holds(7));
@@ -176,7 +186,7 @@ TEST_F(release, R66_two_generations_at_one_address_are_told_apart) {
   const auto old = buffer.handle();
   EXPECT_TRUE(first.reads(old, 7));
   auto* const address = buffer.data();
-  ASSERT_TRUE(exporter->retire(std::move(buffer), 5s).value().all_let_go());
+  ASSERT_TRUE(exporter->retire(std::move(buffer), ample).value().all_let_go());
   auto next = exporter->allocate(bytes, address).value();
   write_pattern(next.data(), bytes, 8);
   EXPECT_FALSE(first.finds(old));
@@ -201,8 +211,8 @@ TEST(release_of_small_caches, R66_a_handle_that_was_evicted_and_reopened_is_aske
     EXPECT_TRUE(small.reads(one.handle(), 1));
     EXPECT_TRUE(small.reads(other.handle(), 2));
   }
-  EXPECT_EQ(exporter.retire(std::move(one), 5s).value().let_go, 0U);  // evicted: told at its close
-  EXPECT_EQ(exporter.retire(std::move(other), 5s).value().let_go, 1U);
+  EXPECT_EQ(exporter.retire(std::move(one), ample).value().let_go, 0U);  // evicted: told at its close
+  EXPECT_EQ(exporter.retire(std::move(other), ample).value().let_go, 1U);
 }
 
 // The caller carries the messages, here from one hand to the other.
@@ -328,12 +338,16 @@ TEST_F(release, R66_closes_that_fail_are_not_tried_all_the_time) {
   const auto handle = buffer.handle();
   ASSERT_TRUE(cache.acquire({1}, handle, handle.base, handle.size));
   const auto ticket = exporter->begin_retire(std::move(buffer), 10s).value();
+  const auto began = std::chrono::steady_clock::now();
+  const auto tries = [&] { return listener.statistics().failed_closes; };
+  while (tries() == 0 && std::chrono::steady_clock::now() - began < ample) std::this_thread::sleep_for(1ms);
   EXPECT_FALSE(ticket.wait(400ms).value().all_let_go());
-  const auto failed = listener.statistics().failed_closes;
+  const auto failed = tries();
+  const auto took = std::chrono::steady_clock::now() - began;
   EXPECT_GT(failed, 0U);
-  EXPECT_LT(failed, 10U) << "once a second, not every 10 ms";
+  EXPECT_LT(failed, 10U + 2U * static_cast<std::uint64_t>(took / 1s)) << "once a second, not every 10 ms";
   *refuses = false;
-  EXPECT_TRUE(ticket.wait(5s).value().all_let_go());
+  EXPECT_TRUE(ticket.wait(ample).value().all_let_go());
 }
 
 }  // namespace pinfold::testing::release_test

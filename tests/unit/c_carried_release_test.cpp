@@ -32,7 +32,7 @@ using message_bytes = std::array<unsigned char, PINFOLD_RELEASE_MESSAGE_BYTES>;
 
 constexpr std::size_t page = 4096;
 constexpr std::uint64_t rank = 3;
-constexpr std::uint64_t soon = 5000;
+constexpr std::uint64_t soon = 60'000;  // milliseconds, after which memory that is held counts as limbo
 
 /// A buffer of an exporter that has no part in the protocol itself.
 struct shared_buffer {

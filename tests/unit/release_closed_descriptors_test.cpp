@@ -59,7 +59,7 @@ TEST(release_closed_descriptors, the_death_of_an_importer_is_noticed) {
                 release_message opening{.exporter = number, .serial = 1};
                 opening = sealed(opening);
                 if (!to || ::send(to->number(), &opening, sizeof opening, 0) != sizeof opening) return 1;
-                if (!os::readable_within(*to, 5s)) return 1;
+                if (!os::readable_within(*to, 60s)) return 1;
                 parent.send(0);
                 return parent.receive<int>() ? 0 : 1;
               });
@@ -72,7 +72,7 @@ TEST(release_closed_descriptors, the_death_of_an_importer_is_noticed) {
               ::closefrom(3);
               importer.kill();
               importer.reap();
-              return ticket.wait(5s).value().all_let_go() ? 0 : 3;
+              return ticket.wait(60s).value().all_let_go() ? 0 : 3;
             }),
             0);
 }

@@ -35,7 +35,7 @@ class release_endings : public ::testing::Test {
   /// Opens memory, as an importer does.
   void open(const endpoint& from, std::uint64_t serial) const {
     ASSERT_EQ(from.send(made(serial, release_kind::opening)), endpoint::sent::done);
-    ASSERT_TRUE(os::readable_within(from.socket, 5s));
+    ASSERT_TRUE(os::readable_within(from.socket, 60s));
     release_message answer;
     ASSERT_EQ(from.receive(answer), endpoint::received::message);
     ASSERT_EQ(answer.kind, release_kind::admitted);
@@ -56,7 +56,7 @@ class release_endings : public ::testing::Test {
     entered.get_future().wait();
     body();
     leave.set_value();
-    EXPECT_TRUE(freed.wait(5s).value().all_let_go());
+    EXPECT_TRUE(freed.wait(60s).value().all_let_go());
   }
 
   const std::uint64_t exporter = (static_cast<std::uint64_t>(::getpid()) << 32U) + 7;
@@ -69,12 +69,12 @@ TEST_F(release_endings, an_answer_before_the_end_counts_though_a_request_was_unr
   std::optional importer = connected();
   open(*importer, 1);
   const auto ticket = begin(1);
-  ASSERT_TRUE(os::readable_within(importer->socket, 5s));  // the request
+  ASSERT_TRUE(os::readable_within(importer->socket, 60s));  // the request
   while_the_thread_is_busy([&] {
     EXPECT_EQ(importer->send(made(1, release_kind::answer, release_state::gone)), endpoint::sent::done);
     importer.reset();
   });
-  const auto last = ticket.wait(5s).value();
+  const auto last = ticket.wait(60s).value();
   EXPECT_TRUE(last.all_let_go());
   EXPECT_EQ(last.let_go, 1U);
 }
@@ -88,7 +88,7 @@ TEST_F(release_endings, an_answer_before_the_end_counts_though_an_admission_cann
     EXPECT_EQ(importer->send(made(3, release_kind::answer, release_state::gone)), endpoint::sent::done);
     importer.reset();
   });
-  for (const std::uint64_t serial : {1U, 3U}) EXPECT_TRUE(begin(serial).wait(5s).value().all_let_go());
+  for (const std::uint64_t serial : {1U, 3U}) EXPECT_TRUE(begin(serial).wait(60s).value().all_let_go());
 }
 
 }  // namespace pinfold::release::release_endings_test

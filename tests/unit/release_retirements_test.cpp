@@ -51,7 +51,7 @@ TEST_F(retired_memory, its_free_may_end_the_server) {
     shared.reset();
     dropped = true;
     ended.get_future().wait();
-    EXPECT_TRUE(ticket.wait(5s).value().all_let_go());
+    EXPECT_TRUE(ticket.wait(60s).value().all_let_go());
   }
 }
 
@@ -69,7 +69,7 @@ TEST_F(retired_memory, is_not_reported_as_freed_before_free_has_returned) {
   EXPECT_EQ(ticket.report().value().state, retire_state::asking);
   EXPECT_FALSE(ticket.wait(1ms).value().all_let_go());
   leave.set_value();
-  const auto last = ticket.wait(5s).value();
+  const auto last = ticket.wait(60s).value();
   EXPECT_EQ(last.state, retire_state::freed);
   EXPECT_TRUE(last.free_failed);
   EXPECT_EQ(last.failure.native, 7);
@@ -82,7 +82,7 @@ TEST_F(retired_memory, is_kept_if_other_memory_makes_room) {
   const auto held = begin(*in, 1, 60, 0ms);
   EXPECT_EQ(held.wait(50ms).value().state, retire_state::limbo);
   const auto idle = begin(*in, 2, 60, 0ms);
-  EXPECT_EQ(idle.wait(5s).value().state, retire_state::freed);
+  EXPECT_EQ(idle.wait(60s).value().state, retire_state::freed);
   EXPECT_EQ(held.wait(50ms).value().state, retire_state::limbo);
   EXPECT_EQ(in->registry()->died(5), 1U);
 }

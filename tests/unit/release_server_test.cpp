@@ -45,7 +45,7 @@ class release_server : public ::testing::Test {
   }
   void wait_for_message() {
     pollfd one{.fd = importer->socket.number(), .events = POLLIN, .revents = 0};
-    ASSERT_EQ(::poll(&one, 1, 5000), 1);
+    ASSERT_EQ(::poll(&one, 1, 30'000), 1);
   }
 
   retirement begin(std::uint64_t serial, release::free_call free) { return server->begin(serial, 1, 5s, free).value(); }
@@ -73,7 +73,7 @@ TEST_F(release_server, R66_what_an_importer_said_counts_although_it_closed_witho
   say(release_kind::answer, release_state::gone);
   importer.reset();
   closed.count_down();
-  const auto report = ticket.wait(5s).value();
+  const auto report = ticket.wait(60s).value();
   EXPECT_TRUE(report.all_let_go());
   EXPECT_EQ(report.let_go, 1U);
   release::at_step.store(nullptr);
@@ -118,7 +118,7 @@ TEST_F(release_server, R66_connections_that_are_turned_away_do_not_delay_an_impo
   ASSERT_TRUE(kept.back());
   EXPECT_FALSE(os::readable_within(*kept.back(), 0ms)) << "the server turned all away before it read";
   at.over.count_down();
-  EXPECT_TRUE(os::readable_within(*kept.back(), 5s));
+  EXPECT_TRUE(os::readable_within(*kept.back(), 60s));
   server.reset();
   release::at_step.store(nullptr);
 }
@@ -144,16 +144,19 @@ TEST_F(release_server, R66_a_slow_free_delays_no_importer) {
   in_free.wait();
   say(release_kind::opening);
   wait_for_message();
-  EXPECT_EQ(importer->receive(last), release::endpoint::received::message);
+  EXPECT_EQ(importer.value().receive(last), release::endpoint::received::message);
   EXPECT_EQ(last.kind, release_kind::admitted);
   admitted.count_down();
-  EXPECT_TRUE(ticket.wait(5s).value().all_let_go());
+  EXPECT_TRUE(ticket.wait(60s).value().all_let_go());
 }
 
 TEST_F(release_server, R66_an_importer_that_closes_without_a_word_is_lost) {
   importer.reset();
   const auto ticket = begin(lent, [] { return result<void>(); });
-  const auto report = ticket.wait(200ms).value();
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  auto report = ticket.wait(200ms).value();
+  while (report.holders.size() == 1 && !report.holders[0].lost && std::chrono::steady_clock::now() < deadline)
+    report = ticket.wait(1ms).value();
   ASSERT_EQ(report.holders.size(), 1U);
   EXPECT_TRUE(report.holders[0].lost);
   EXPECT_EQ(report.holders[0].pid, ::getpid());

@@ -98,7 +98,7 @@ inline void limit_waits(line& to, std::chrono::seconds limit) {
 /// Waits until the child has stopped itself. Returns false if it has not within 5 s.
 [[nodiscard]] inline bool stopped_itself(const child_process& child) {
   using namespace std::chrono_literals;
-  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
   while (std::chrono::steady_clock::now() < deadline) {
     siginfo_t seen{};
     if (::waitid(P_PID, static_cast<id_t>(child.pid()), &seen, WSTOPPED | WNOHANG) == 0 && seen.si_pid != 0)

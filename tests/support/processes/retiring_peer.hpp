@@ -44,7 +44,7 @@ struct retiring_report {
 class retiring_peer {
  public:
   retiring_peer() : child_([](line& parent) { return serve(parent); }) {
-    limit_waits(child_.talk(), std::chrono::seconds(10));
+    limit_waits(child_.talk(), std::chrono::seconds(100));
   }
 
   /// Allocates a buffer with that pattern, at `where` or anywhere.

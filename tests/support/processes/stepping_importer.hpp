@@ -55,7 +55,7 @@ struct stepping_answer {
 class stepping_importer {
  public:
   stepping_importer() : child_([](line& parent) { return serve(parent); }) {
-    limit_waits(child_.talk(), std::chrono::seconds(10));
+    limit_waits(child_.talk(), std::chrono::seconds(100));
   }
 
   stepping_answer stop_at(stop_order order) { return ask({.what = verb::arm, .stop = order}); }
