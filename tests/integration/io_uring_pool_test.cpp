@@ -37,7 +37,7 @@ void expect_in_file(int file, const Numbers& sent, std::size_t at) {
 }
 
 void expect_pinned(std::size_t bytes) {
-  for (int i = 0; i < 1000 && counted_by_kernel("VmPin") != bytes; ++i) ::usleep(1000);  // after a grace period
+  for (int i = 0; i < 30'000 && counted_by_kernel("VmPin") != bytes; ++i) ::usleep(1000);  // after a grace period
   EXPECT_EQ(counted_by_kernel("VmPin"), bytes);
 }
 

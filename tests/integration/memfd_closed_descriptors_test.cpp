@@ -68,7 +68,7 @@ TEST(memfd_closed_descriptors, exporter_and_buffers_close_no_file_of_the_program
   if (thread_sanitized) GTEST_SKIP() << races_are_the_point;
   for (int i = 0; i < 20; ++i)
     ASSERT_EQ(in_child([] {
-                ::alarm(30);
+                ::alarm(100);
                 ::closefrom(first);
                 std::optional exporter(*memfd_exporter::create({.serve = true}));
                 std::optional buffer(*exporter->allocate(4096));
@@ -109,11 +109,14 @@ TEST(memfd_closed_descriptors, server_does_not_spin_on_a_listener_that_was_close
         ::close(listening_descriptor());
         static_cast<void>(fd_passing::connect_to({exporter->id(), 0, 0}));  // ends the poll that is still listening
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        const auto before = processor_time();
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
-        const auto spent = processor_time() - before;
+        bool rests = false;  // in one of several such times: on a busy machine the thread may come to the close late
+        for (int tries = 0; tries < 10 && !rests; ++tries) {
+          const auto before = processor_time();
+          std::this_thread::sleep_for(std::chrono::milliseconds(500));
+          rests = processor_time() - before < std::chrono::milliseconds(25);
+        }
         exporter.reset();
-        return spent < std::chrono::milliseconds(25) ? 0 : 1;
+        return rests ? 0 : 1;
       }),
       0);
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every error of the memfd importer, provoked for real.
+#include "support/answer_times.hpp"
 #include "support/fixtures/memfd_test.hpp"
 
+#include <chrono>
 #include <fcntl.h>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace pinfold::testing::memfd_errors_test {
@@ -199,8 +202,19 @@ TEST(memfd_errors_scm, stopped_exporter_times_out_and_works_when_continued) {
   memfd_importer reader({.via = memfd_via::scm});
   expect_round_trip(reader, handle, 1);
   peer.process().stop();
-  expect_refused(reader, handle, errc::timed_out, ETIMEDOUT);
+  {
+    const usual_answer_times usual;
+    expect_refused(reader, handle, errc::timed_out, ETIMEDOUT);
+  }
   peer.process().go_on();
+  const auto answers = [&] {
+    const auto made = reader.open(any_peer, handle);
+    return made && reader.close(made->registration).has_value();
+  };
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::seconds(60);  // it may take a while to answer the earlier request
+  while (!answers() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   expect_round_trip(reader, handle, 1);
 }
 

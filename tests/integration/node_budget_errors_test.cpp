@@ -40,7 +40,7 @@ std::optional<error> failure_of(const refusable& which, int nth, int native, Act
     refuse_none();
     return parent.send(done ? error{.code = {}, .native = 0} : done.error()) ? 0 : 2;
   });
-  limit_waits(child.talk(), 12s);
+  limit_waits(child.talk(), 100s);
   return child.talk().receive<error>();
 }
 

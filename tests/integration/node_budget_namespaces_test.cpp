@@ -38,7 +38,7 @@ struct hello {
 
 /// Tries for 5 s: what kills a process of another namespace does not wait until it is dead.
 bool takes_all(node_budget& by) {
-  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
   do {
     if (by.take(most)) return true;
     std::this_thread::sleep_for(1ms);

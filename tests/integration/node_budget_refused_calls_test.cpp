@@ -179,7 +179,7 @@ class node_budget_refused_calls : public ::testing::TestWithParam<refused_case> 
  protected:
   [[nodiscard]] std::optional<verdict> run(int nth) const {
     child_process child([&](line& parent) { return parent.send(judge(name_, GetParam(), nth)) ? 0 : 2; });
-    limit_waits(child.talk(), 12s);
+    limit_waits(child.talk(), 100s);
     return child.talk().receive<verdict>();
   }
 

@@ -91,7 +91,7 @@ TEST_F(other_users, R66_are_not_admitted_by_an_exporter_of_root) {
   const auto buffer = exporter.allocate(bytes).value();
   const auto handle = buffer.handle();
   EXPECT_EQ(stranger->ask<int>(visit{handle.exporter, 1100, true}), 0);
-  EXPECT_TRUE(exporter.retire(std::move(retired), 5s).value().all_let_go());
+  EXPECT_TRUE(exporter.retire(std::move(retired), 60s).value().all_let_go());
   auto listener = release_listener::create().value();
   import_cache cache(releasing_importer<memfd_importer>(memfd_importer(), listener));
   const auto attached = listener.attach(cache).value();
@@ -123,7 +123,7 @@ int export_and_end(line& parent) {
   const auto buffer = exporter->allocate(bytes).value();
   if (!parent.send(buffer.handle()) || !parent.receive<int>()) return 1;
   const auto began = steady_clock::now();
-  const bool all_let_go = exporter->retire(std::move(retired), 500ms).value().all_let_go();
+  const bool all_let_go = exporter->retire(std::move(retired), 60s).value().all_let_go();
   exporter.reset();
   return parent.send(ending{all_let_go, steady_clock::now() - began}) ? 0 : 1;
 }
@@ -132,6 +132,13 @@ class other_users_that_pass_descriptors : public other_users {
  protected:
   /// The messages, with the last references, lie in the sockets when the exporter accepts the connections.
   void expect_no_delay(int lacking) {
+    bool fast = false;  // once: a busy machine delays each
+    for (int tries = 0; tries < 5 && !fast && !HasFatalFailure(); ++tries) try_without_delay(lacking, fast);
+    EXPECT_TRUE(fast);
+  }
+
+ private:
+  void try_without_delay(int lacking, bool& fast) {
     if (!stranger) FAIL();
     child_process exporting(export_and_end);
     const auto handle = exporting.ask<memfd_handle>(lacking);
@@ -141,13 +148,12 @@ class other_users_that_pass_descriptors : public other_users {
     exporting.go_on();
     const auto began = steady_clock::now();
     expect_lease(handle);
-    EXPECT_LT(steady_clock::now() - began, lingers_for / 2);
+    const auto took = steady_clock::now() - began;
     const auto last = exporting.ask<ending>(0);
     EXPECT_TRUE(last.all_let_go);
-    EXPECT_LT(last.took, lingers_for / 2);
+    fast = took < lingers_for / 2 && last.took < lingers_for / 2;
   }
 
- private:
   static void expect_lease(const memfd_handle& handle) {
     auto listener = release_listener::create().value();
     import_cache cache(releasing_importer<memfd_importer>(memfd_importer({.via = memfd_via::scm}), listener));

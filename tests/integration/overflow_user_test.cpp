@@ -73,7 +73,7 @@ answers ask_as(uid_t user, const memfd_handle& handle) {
     const auto descriptors = connected(handle.exporter, socket_purpose::descriptors);
     const fd_passing::request question{fd_passing::wire_magic, handle.serial};
     static_cast<void>(::send(descriptors.number(), &question, sizeof question, MSG_NOSIGNAL));
-    static_cast<void>(os::readable_within(descriptors, std::chrono::seconds{5}));
+    static_cast<void>(os::readable_within(descriptors, std::chrono::seconds{60}));
     const auto got = fd_passing::receive_reply(descriptors);
     const auto release = connected(handle.exporter, socket_purpose::release);
     const auto opening = sealed({.exporter = handle.exporter, .serial = handle.serial, .tag = 1});

@@ -118,8 +118,10 @@ class replaced_pages {
   }
   // Another thread's page may lie there for a moment.
   void map_again() {
-    while (map_at(at_, MAP_FIXED_NOREPLACE) != at_) std::this_thread::yield();
-    fill();
+    constexpr int most_tries = 1000;
+    for (int tries = 0; tries < most_tries; ++tries, std::this_thread::yield())
+      if (map_at(at_, MAP_FIXED_NOREPLACE) == at_) return fill();
+    map(0, nullptr);
   }
   void fill() { std::memset(at_, static_cast<int>(++content_), size); }
 
@@ -270,6 +272,11 @@ TEST_F(plug_ins, library_really_goes_away_without_hooks) {
     });
 }
 
+bool has_grown(const holdings& before, const holdings& after) {
+  return after.descriptors != before.descriptors || after.threads > before.threads ||
+         after.mappings > before.mappings + 4 || after.kilobytes > before.kilobytes + 2000;
+}
+
 /// Loads and unloads each plug-in 1 000 times, or on a busy machine 100 times in ten seconds.
 void expect_no_growth(std::uint32_t monitor, owner of_cache = owner::test) {
   run_in_child([=] {
@@ -282,11 +289,17 @@ void expect_no_growth(std::uint32_t monitor, owner of_cache = owner::test) {
         load_use_unload(libraries[i % 2], monitor, of_cache);
     };
     load(1000);  // counters of addresses and malloc's arenas grow for a while: 2.4 MB once
-    const auto before = holdings_now();
+    auto before = holdings_now();
     load(2000);
-    const auto after = holdings_now();
+    auto after = holdings_now();
+    // What grows once, after the few times that a busy machine has loaded them, does not grow again.
+    for (int tries = 0; tries < 4 && has_grown(before, after) && !::testing::Test::HasFailure(); ++tries) {
+      before = after;
+      load(2000);
+      after = holdings_now();
+    }
     EXPECT_EQ(after.descriptors, before.descriptors);
-    EXPECT_EQ(after.threads, before.threads);
+    EXPECT_LE(after.threads, before.threads);  // one that was joined may have been in /proc still
     EXPECT_LE(after.mappings, before.mappings + 4) << "malloc may have had a reason";
     EXPECT_LE(after.kilobytes, before.kilobytes + 2000);
   });

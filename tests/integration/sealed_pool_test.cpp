@@ -182,7 +182,7 @@ TEST(sealed_pool_in_child, R37_fork_while_a_thread_uses_the_arena_leaves_it_usab
   for (int i = 0; i < 200; ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(5);
+      ::alarm(100);
       ::_exit(sealed_arena::usage().bytes == 0 ? 0 : 1);
     }
     int status = -1;

@@ -22,7 +22,7 @@ struct verdict {
 
 template <sending_device Device>
 verdict try_in_this_process(const watch_case& who, const hazard& what) {
-  constexpr unsigned most_seconds = 60;
+  constexpr unsigned most_seconds = 250;
   ::alarm(most_seconds);
   stage_on<Device> on(who);
   const auto text = on.monitors();

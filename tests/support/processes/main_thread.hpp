@@ -25,7 +25,7 @@ template <class Body>
 
 /// Waits until the process's main thread has ended. Returns false where it does not within some seconds.
 inline bool wait_for_end_of_main_thread(pid_t process) {
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < 60'000; ++i) {
     std::ifstream from("/proc/" + std::to_string(process) + "/stat");
     const std::string line((std::istreambuf_iterator<char>(from)), {});
     const auto name_end = line.rfind(')');
