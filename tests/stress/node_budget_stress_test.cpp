@@ -190,7 +190,7 @@ TEST(node_budget_stress, a_member_that_stands_still_delays_no_other) {
     const auto start_of_calls = steady_clock::now();
     static_cast<void>(budget->inside().reclaim());
     if (budget->take(page)) budget->give(page);
-    EXPECT_LT(steady_clock::now() - start_of_calls, 20s) << "it stands still for ever";
+    EXPECT_LT(steady_clock::now() - start_of_calls, 60s) << "it stands still for ever";
     still.reset();
     static_cast<void>(budget->inside().reclaim());
     budget->trim();

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto longest = 20s;
+constexpr auto longest = 60s;
 
 /// Fills a cache with one persistent entry without a lease, starts a thread that waits for room, and then calls `what`.
 void expect_room_after(const std::function<void(local_fixture<>&)>& what) {
