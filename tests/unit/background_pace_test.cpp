@@ -53,7 +53,7 @@ TEST(background_pace, pieces_that_are_registered_are_free_of_the_rate) {
   ASSERT_TRUE(held);
   auto ticket = f.cache.register_in_background(at(begin), 4 * mib, local_access, slow);
   ASSERT_TRUE(ticket);
-  EXPECT_TRUE(ticket->wait_for(20s));
+  EXPECT_TRUE(ticket->wait_for(60s));
 }
 
 TEST(background_pace, cancel_ends_the_wait_for_a_turn) {
@@ -62,7 +62,7 @@ TEST(background_pace, cancel_ends_the_wait_for_a_turn) {
   const auto start = clock::now();
   auto ticket = f.cache.register_in_background(at(begin), 64 * mib, local_access, slow);
   ASSERT_TRUE(ticket);
-  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 20s)) << "the first piece needs no turn";
+  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 60s)) << "the first piece needs no turn";
   EXPECT_EQ(ticket->wait_for(30ms).error().code, errc::timed_out);
   EXPECT_TRUE(ticket->cancel(cancel_policy::keep));
   EXPECT_EQ(ticket->progress().pieces_done, 1U);
@@ -70,7 +70,7 @@ TEST(background_pace, cancel_ends_the_wait_for_a_turn) {
   ASSERT_TRUE(ticket->renew()) << "a stop at the rate limit is not the end of the cache";
   EXPECT_EQ(ticket->wait_for(30ms).error().code, errc::timed_out);
   EXPECT_TRUE(ticket->cancel(cancel_policy::give_back));
-  EXPECT_LT(clock::now() - start, 20s);
+  EXPECT_LT(clock::now() - start, 60s);
 }
 
 TEST(background_pace, end_of_the_cache_ends_the_wait_for_a_turn) {
@@ -78,12 +78,12 @@ TEST(background_pace, end_of_the_cache_ends_the_wait_for_a_turn) {
   const background_options slow{.piece_bytes = 2 * mib, .workers = 2, .bytes_per_second = 1};
   auto ticket = f->cache.register_in_background(at(begin), 64 * mib, local_access, slow);
   ASSERT_TRUE(ticket);
-  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 20s));
+  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 60s));
   std::jthread ending([&] {
     std::this_thread::sleep_for(20ms);
     auto moved = std::move(f->cache);
   });
-  const auto done = ticket->wait_for(20s);
+  const auto done = ticket->wait_for(60s);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, errc::closed);
 }
@@ -94,7 +94,7 @@ TEST(background_pace, pieces_take_turns_in_their_order) {
     const background_options slow{.piece_bytes = 2 * mib, .workers = 8, .bytes_per_second = 1};
     auto ticket = f.cache.register_in_background(at(begin), 64 * mib, local_access, slow);
     ASSERT_TRUE(ticket);
-    ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 20s)) << "a later piece took the first turn";
+    ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 60s)) << "a later piece took the first turn";
   }
 }
 
@@ -103,10 +103,10 @@ TEST(background_pace, renew_does_not_wait_for_turns_that_no_piece_used) {
   const background_options slow{.piece_bytes = 2 * mib, .workers = 4, .bytes_per_second = 1};
   auto ticket = f.cache.register_in_background(at(begin), 4 * mib, local_access, slow);
   ASSERT_TRUE(ticket);
-  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 20s));
+  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 60s));
   ASSERT_TRUE(ticket->cancel(cancel_policy::keep));
   ASSERT_TRUE(ticket->renew());
-  EXPECT_TRUE(ticket->wait_for(20s));
+  EXPECT_TRUE(ticket->wait_for(60s));
 }
 
 // A worker that stops before its turn gives its piece back after `renew` has begun again at the first piece.
@@ -124,7 +124,7 @@ TEST(background_pace, renew_right_after_a_failure_leaves_no_piece_out) {
     ASSERT_TRUE(ticket);
     while (!ticket->failure()) std::this_thread::yield();
     ASSERT_TRUE(ticket->renew());
-    const auto done = ticket->wait_for(20s);
+    const auto done = ticket->wait_for(60s);
     ASSERT_TRUE(done) << i << ": " << describe(done.error());
   }
 }
@@ -201,7 +201,7 @@ TEST(background_pace, one_worker_works_until_a_short_first_piece_is_registered) 
       std::this_thread::sleep_for(50ms);
       during_first = device->calls.load();
     } else if (!together) {
-      const auto until = clock::now() + 20s;
+      const auto until = clock::now() + 60s;
       while (device->calls < 3 && clock::now() < until) std::this_thread::yield();
       together = device->calls > 2;
     }
@@ -224,13 +224,13 @@ TEST(background_pace, failure_of_a_short_first_piece_ends_the_workers_that_wait_
   });
   auto ticket = f.cache.register_in_background(at(begin), 512 * mib, local_access, {.piece_bytes = 64 * mib});
   ASSERT_TRUE(ticket);
-  const auto done = ticket->wait_for(20s);
+  const auto done = ticket->wait_for(60s);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().native, EIO);
   EXPECT_EQ(opens, 1);
   f.device->fail_opens({});
   EXPECT_TRUE(ticket->renew());
-  EXPECT_TRUE(ticket->wait_for(20s));
+  EXPECT_TRUE(ticket->wait_for(60s));
 }
 
 TEST(background_pace, first_piece_of_the_largest_range_is_short_and_comes_first) {

@@ -32,8 +32,8 @@ struct gated_registrar : fake_registrar {
   using fake_registrar::fake_registrar;
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     ++waiting;
-    while (may_open <= 0) std::this_thread::sleep_for(100us);
-    --may_open;
+    for (int left = may_open; left <= 0 || !may_open.compare_exchange_weak(left, left - 1); left = may_open)
+      if (left <= 0) std::this_thread::sleep_for(100us);
     --waiting;
     return fake_registrar::open(memory, access);
   }
@@ -43,7 +43,7 @@ struct gated_registrar : fake_registrar {
 
 template <class Condition>
 bool soon(Condition&& holds) {
-  for (int i = 0; i < 5000 && !holds(); ++i) std::this_thread::sleep_for(1ms);
+  for (int i = 0; i < 60'000 && !holds(); ++i) std::this_thread::sleep_for(1ms);
   return holds();
 }
 
@@ -115,7 +115,7 @@ TEST_F(background, R65_part_that_is_ready_can_be_used_while_the_rest_is_register
     EXPECT_EQ(ticket->acquire(at(begin), 1).error().code, errc::timed_out);
     EXPECT_EQ(ticket->wait_until_ready(begin + 1, 10ms).error().code, errc::timed_out);
     gated_registrar::may_open = 3;
-    ASSERT_TRUE(ticket->wait_until_ready(begin + 3 * piece, 5s));
+    ASSERT_TRUE(ticket->wait_until_ready(begin + 3 * piece, 60s));
     EXPECT_EQ(ticket->ready_up_to(), begin + 3 * piece);
     EXPECT_TRUE(ticket->ready(at(begin), 3 * piece));
     EXPECT_FALSE(ticket->ready(at(begin), 3 * piece + 1));
@@ -245,10 +245,10 @@ TEST_F(background, R65_cancel_keeps_what_is_registered) {
   auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, {.piece_bytes = piece, .workers = 1});
   ASSERT_TRUE(ticket);
   gated_registrar::may_open = 2;
-  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * piece, 5s));
+  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * piece, 60s));
   ASSERT_TRUE(soon([] { return gated_registrar::waiting == 1; }));
-  std::jthread later([] {
-    std::this_thread::sleep_for(20ms);
+  std::jthread later([&] {  // before the ticket is cancelled, the worker would go on to a fourth piece
+    EXPECT_TRUE(soon([&] { return ticket->acquire(at(begin + bytes - 1), 1).error().code == errc::closed; }));
     ++gated_registrar::may_open;
   });
   EXPECT_TRUE(ticket->cancel(cancel_policy::keep));
@@ -341,7 +341,7 @@ TEST_F(background, R65_renew_closes_stale_pieces_before_a_running_thread_registe
   f.device->call_takes = 2ms;
   auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, small);
   ASSERT_TRUE(ticket);
-  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * piece, 5s));
+  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * piece, 60s));
   f.invalidate(begin, begin + piece + 1);
   ASSERT_TRUE(ticket->renew());
   const auto done = ticket->wait();
@@ -435,18 +435,18 @@ TEST_F(background, R65_callback_that_throws_ends_the_registration) {
 TEST_F(background, R65_destroyed_cache_stops_the_workers) {
   std::optional<local_fixture<>> f;
   f.emplace(cache_options{.drain_timeout = 0ms});
-  f->device->call_takes = 1ms;
+  f->device->call_takes = 50ms;  // 25 s for all pieces, so that the cache ends before them
   auto device = f->device;
   auto ticket = f->cache.register_in_background(at(begin), 1000 * piece, local_access, small);
   ASSERT_TRUE(ticket);
-  ASSERT_TRUE(ticket->wait_until_ready(begin + piece, 5s));
+  ASSERT_TRUE(ticket->wait_until_ready(begin + piece, 60s));
   f.reset();
   EXPECT_EQ(ticket->wait().error().code, errc::closed);
   EXPECT_EQ(ticket->acquire(at(begin), 1).error().code, errc::closed);
   EXPECT_EQ(ticket->renew().error().code, errc::closed);
   EXPECT_EQ(ticket->stale().error().code, errc::closed);
   EXPECT_EQ(ticket->take().error().code, errc::closed);
-  EXPECT_EQ(ticket->wait_until_ready(begin + 1000 * piece, 5s).error().code, errc::closed);
+  EXPECT_EQ(ticket->wait_until_ready(begin + 1000 * piece, 60s).error().code, errc::closed);
   EXPECT_TRUE(ticket->cancel(cancel_policy::give_back));
   EXPECT_EQ(device->open_count(), 0U);
 }
@@ -489,31 +489,47 @@ TEST_F(background, R42_driver_is_not_asked_again_after_the_end_of_the_cache) {
   EXPECT_EQ(device->open_count(), 0U);
 }
 
-TEST_F(background, R42_request_that_waited_in_vain_for_another_opens_nothing_after_the_end) {
+// Ends a cache while a request waits, for at most `patience`, for another request's open. Returns false if this thread
+// was so late that the wait may have been over before.
+bool cache_ends_during_a_wait(std::chrono::milliseconds patience) {
+  gated_registrar::may_open = gated_registrar::waiting = 0;
   const auto device = std::make_shared<fake_device>();
   std::optional<cache<gated_registrar>> cache;
   cache.emplace(gated_registrar(device),
-                keeping({.merge = merge_policy::overlaps, .wait_timeout = 100ms, .drain_timeout = 0ms}));
+                keeping({.merge = merge_policy::overlaps, .wait_timeout = patience, .drain_timeout = 0ms}));
   auto slow = cache->register_in_background(at(begin), piece);
-  ASSERT_TRUE(slow);
-  ASSERT_TRUE(soon([] { return gated_registrar::waiting == 1; }));
+  EXPECT_TRUE(slow && soon([] { return gated_registrar::waiting == 1; }));
+  const auto start = std::chrono::steady_clock::now();
   auto waits = cache->register_in_background(at(begin + piece / 2), piece);
-  ASSERT_TRUE(waits);
-  ASSERT_TRUE(soon([&] { return cache->statistics().requests_waiting == 1; }));
+  // A request that has waited in vain opens by itself.
+  EXPECT_TRUE(waits &&
+              soon([&] { return cache->statistics().requests_waiting == 1 || gated_registrar::waiting == 2; }));
   cache.reset();
-  EXPECT_EQ(waits->wait_for(10s).error().code, errc::closed);
-  EXPECT_EQ(gated_registrar::waiting, 1);
+  const bool in_time = std::chrono::steady_clock::now() - start < patience;
+  if (in_time) {
+    EXPECT_EQ(waits->wait_for(60s).error().code, errc::closed);
+    EXPECT_EQ(gated_registrar::waiting, 1);
+  }
   gated_registrar::may_open = 1000;
   static_cast<void>(slow->wait());
+  static_cast<void>(waits->wait());
   EXPECT_TRUE(slow->cancel(cancel_policy::give_back));
-  EXPECT_EQ(device->opened, 1U);
+  if (in_time) {
+    EXPECT_EQ(device->opened, 1U);
+  }
   EXPECT_EQ(device->open_count(), 0U);
+  return in_time;
+}
+
+TEST_F(background, R42_request_that_waited_in_vain_for_another_opens_nothing_after_the_end) {
+  EXPECT_TRUE(cache_ends_during_a_wait(100ms) || cache_ends_during_a_wait(1s) || cache_ends_during_a_wait(10s))
+      << "this machine is too busy";
 }
 
 TEST_F(background, R42_request_that_waited_for_room_opens_nothing_after_the_end) {
   const auto device = std::make_shared<fake_device>();
   std::optional<local_fixture<>> f;
-  f.emplace(cache_options{.max_count = 1, .full = when_full::wait, .full_timeout = 10s, .drain_timeout = 0ms}, device);
+  f.emplace(cache_options{.max_count = 1, .full = when_full::wait, .full_timeout = 60s, .drain_timeout = 0ms}, device);
   auto lease = f->acquire(0x1000, 0x2000);
   ASSERT_TRUE(lease);
   auto waits = f->cache.register_in_background(at(begin), piece);
@@ -521,7 +537,7 @@ TEST_F(background, R42_request_that_waited_for_room_opens_nothing_after_the_end)
   ASSERT_TRUE(soon([&] { return f->cache.statistics().requests_waiting == 1; }));
   f.reset();
   EXPECT_TRUE(lease->release());
-  EXPECT_EQ(waits->wait_for(20s).error().code, errc::closed);
+  EXPECT_EQ(waits->wait_for(60s).error().code, errc::closed);
   EXPECT_EQ(device->opened, 1U);
   EXPECT_EQ(device->open_count(), 0U);
 }
@@ -608,7 +624,7 @@ TEST_F(background, R65_cache_that_keeps_nothing_registers_for_the_ticket_alone) 
 }
 
 TEST_F(background, R65_workers_wait_for_room_as_any_request) {
-  local_fixture f({.max_count = pieces, .full = when_full::wait, .full_timeout = 10s});
+  local_fixture f({.max_count = pieces, .full = when_full::wait, .full_timeout = 60s});
   std::vector<decltype(f.acquire(begin, begin + 1))> others;
   for (std::size_t i = 0; i < 4; ++i) others.push_back(f.acquire(0x1000 * (i + 1), 0x1000 * (i + 1) + 1));
   auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, small);

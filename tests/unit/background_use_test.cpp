@@ -57,7 +57,7 @@ TEST(background_use, R42_calls_after_the_end_are_refused) {
 }
 
 TEST(background_use, R42_the_end_waits_for_a_call) {
-  rig r({.drain_timeout = 10s});
+  rig r({.drain_timeout = 60s});
   auto use = detail::background_use::begin(r.cache->inside());
   std::atomic<bool> inside{false};
   std::atomic<bool> left{false};
@@ -155,7 +155,7 @@ TEST(background_use, R49_a_moved_from_cache_has_none) {
 
 TEST(background_use, many_calls_race_with_the_end) {
   for (int round = 0; round < 200; ++round) {
-    rig r({.drain_timeout = 10s});
+    rig r({.drain_timeout = 60s});
     std::vector<std::thread> workers;
     std::atomic<int> started{0};
     for (std::uintptr_t worker = 0; worker < 3; ++worker)

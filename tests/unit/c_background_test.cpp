@@ -203,9 +203,9 @@ TEST(c_background, R65_cache_may_be_destroyed_before) {
   auto options = c_options();
   options.drain_timeout_ms = 0;
   c_fixture f(options);
-  f.device.device->call_takes = std::chrono::milliseconds(1);
+  f.device.device->call_takes = std::chrono::milliseconds(50);  // 25 s for all pieces: the cache ends before them
   auto* ticket = start(f, in_small_pieces(), 1000 * piece);
-  ASSERT_EQ(pinfold_background_wait_until_ready(ticket, begin + piece, 10000), PINFOLD_OK);
+  ASSERT_EQ(pinfold_background_wait_until_ready(ticket, begin + piece, 20'000), PINFOLD_OK);
   const int destroyed = pinfold_destroy(f.cache);
   EXPECT_TRUE(destroyed == PINFOLD_OK || destroyed == PINFOLD_E_TIMED_OUT);
   f.cache = nullptr;

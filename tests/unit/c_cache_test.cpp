@@ -69,14 +69,21 @@ TEST(c_cache, restore_registers_again_what_quiesce_closed) {
 }
 
 TEST(c_cache, a_restoration_can_be_waited_for_with_a_limit_and_outlives_its_cache) {
-  c_fixture f;
+  auto options = c_options();
+  options.drain_timeout_ms = 60'000;
+  c_fixture f(options);
   for (std::uintptr_t at = 0x10000; at < 0x20000; at += 0x1000)
     EXPECT_EQ(pinfold_release(f.acquire(at, at + 0x1000)), PINFOLD_OK);
   ASSERT_EQ(pinfold_quiesce(f.cache), PINFOLD_OK);
   f.device.device->call_takes = std::chrono::milliseconds(20);
+  std::atomic<bool> may_open{false};
+  f.device.in_open = [&] {
+    while (!may_open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
   pinfold_restoration* restoration = nullptr;
   ASSERT_EQ(pinfold_restore(f.cache, 1, &restoration), PINFOLD_OK);
   EXPECT_EQ(pinfold_restoration_wait(restoration, 1), PINFOLD_E_TIMED_OUT);
+  may_open = true;
   EXPECT_EQ(pinfold_destroy(std::exchange(f.cache, nullptr)), PINFOLD_OK);
   EXPECT_EQ(pinfold_restoration_wait(restoration, 60000), PINFOLD_OK);
   EXPECT_EQ(pinfold_end_restoration(restoration), PINFOLD_OK);

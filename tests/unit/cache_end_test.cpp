@@ -69,7 +69,7 @@ class cache_end : public ::testing::Test {
  protected:
   void SetUp() override {
     if (detail::ledger::of_this_thread() == nullptr) GTEST_SKIP() << "hints need membarrier";
-    core::longest_transient_pin = 10s;
+    core::longest_transient_pin = 60s;
     noting_registrar::closes = 0;
   }
   void TearDown() override {
@@ -188,7 +188,7 @@ class close_in_flight : public cache_end {
     blocking_registrar::leave = true;
   }
   static void expect_gone() {
-    for (int i = 0; i < 5000 && !blocking_registrar::alive.expired(); ++i) std::this_thread::sleep_for(1ms);
+    for (int i = 0; i < 60'000 && !blocking_registrar::alive.expired(); ++i) std::this_thread::sleep_for(1ms);
     EXPECT_TRUE(blocking_registrar::alive.expired());
   }
 };

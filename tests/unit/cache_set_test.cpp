@@ -110,7 +110,7 @@ class meeting {
   bool come() {
     std::unique_lock lock(mutex_);
     if (--missing_ == 0) all_.notify_all();
-    return all_.wait_for(lock, 20s, [this] { return missing_ <= 0; });
+    return all_.wait_for(lock, 60s, [this] { return missing_ <= 0; });
   }
 
  private:

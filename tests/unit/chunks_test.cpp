@@ -81,7 +81,7 @@ TEST(chunks, R25_later_chunks_are_registered_while_the_reader_works) {
   auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access,
                                        {.chunk_bytes = 0x1000, .depth = 4});
   auto first = stream->next();
-  for (int i = 0; i < 2000 && f.device->opened < 5; ++i) std::this_thread::sleep_for(1ms);
+  for (int i = 0; i < 60'000 && f.device->opened < 5; ++i) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(f.device->opened, 5U) << "the one that was read, and four ahead";
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(f.device->opened, 5U) << "and no more";
