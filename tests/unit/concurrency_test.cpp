@@ -11,6 +11,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Makes the driver's opens wait until the test lets them go on; not for ever, so that a test that hangs fails.
+class open_gate {
+ public:
+  explicit open_gate(fake_world& world) {
+    world.inject([this](driver_call what, const fake_handle&) -> std::optional<error> {
+      const auto until = std::chrono::steady_clock::now() + 60s;
+      while (what == driver_call::open && !open_ && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(1ms);
+      return std::nullopt;
+    });
+  }
+  void open() { open_ = true; }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
 TEST(concurrency, R8_same_handle_is_opened_once) {
   fake_fixture f;
   f.world->open_takes = 50ms;
@@ -33,12 +50,14 @@ TEST(concurrency, R8_same_handle_is_opened_once) {
 
 TEST(concurrency, R8_error_of_an_open_is_returned_to_all_its_waiters) {
   fake_fixture f;
-  f.world->open_takes = 500ms;
-  f.world->inject([](driver_call, const fake_handle&) {
+  constexpr int count = 4;
+  f.world->inject([&](driver_call, const fake_handle&) {
+    const auto until = std::chrono::steady_clock::now() + 60s;  // until all the others wait
+    while (f.cache.statistics().requests_waiting < count - 1 && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(1ms);
     return std::optional(error{errc::driver_error, native_kind::posix, 5, "no"});
   });
   const auto handle = f.world->allocate(1, 0x10000, 64);
-  constexpr int count = 4;
   std::latch ready(count);
   std::atomic<int> failed{0};
   std::vector<std::thread> threads;
@@ -85,7 +104,7 @@ TEST(concurrency, R8_different_handles_are_opened_in_parallel_while_hits_continu
   fake_fixture f;
   const auto cached = f.world->allocate(2, 0x10000, 64);
   f.touch(cached);
-  f.world->open_takes = 200ms;
+  open_gate gate(*f.world);
   constexpr std::uint64_t count = 4;
   std::vector<std::thread> threads;
   for (std::uint64_t i = 0; i < count; ++i)
@@ -93,20 +112,24 @@ TEST(concurrency, R8_different_handles_are_opened_in_parallel_while_hits_continu
   while (f.world->busy < count) std::this_thread::yield();  // hangs, and so fails, if opens wait for each other
   f.touch(cached);                                          // a hit while all four opens are inside the driver
   EXPECT_EQ(f.world->busy, count);
+  gate.open();
   for (auto& one : threads) one.join();
   EXPECT_EQ(f.world->busy_most, count);
+  f.world->heal();
 }
 
 TEST(concurrency, R8_wait_for_another_threads_open_has_a_deadline) {
   fake_fixture f({.wait_timeout = 20ms});
-  f.world->open_takes = 300ms;
+  open_gate gate(*f.world);
   const auto handle = f.world->allocate(1, 0x10000, 64);
   std::thread opener([&] { f.touch(handle); });
   while (f.world->busy == 0) std::this_thread::yield();
   auto refused = f.acquire(handle);
+  gate.open();
+  opener.join();
+  f.world->heal();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, errc::timed_out);
-  opener.join();
   EXPECT_TRUE(f.find(handle)) << "the thread that did not wait has not disturbed the opener";
   f.expect_sound();
 }
@@ -166,7 +189,7 @@ TEST(concurrency, R10_open_that_cannot_be_kept_or_closed_is_quarantined) {
 
 TEST(concurrency, invalidation_during_an_open_keeps_the_entry_out_of_the_index) {
   fake_fixture f;
-  f.world->open_takes = 500ms;
+  open_gate gate(*f.world);
   const auto handle = f.world->allocate(1, 0x10000, 64);
   std::thread opener([&] {
     auto lease = f.acquire(handle);
@@ -176,7 +199,9 @@ TEST(concurrency, invalidation_during_an_open_keeps_the_entry_out_of_the_index) 
   while (f.world->busy == 0) std::this_thread::yield();
   f.cache.invalidate({1}, handle.allocation());
   EXPECT_FALSE(f.find(handle));
+  gate.open();
   opener.join();
+  f.world->heal();
   EXPECT_FALSE(f.find(handle));
   EXPECT_EQ(f.world->open_count(), 0U);
   f.touch(handle);

@@ -160,7 +160,7 @@ TEST(hit, R42_pins_released_on_another_thread_do_not_affect_later_caches) {
 
 TEST(hit, R42_release_can_race_with_the_end_of_the_cache) {
   for (int round = 0; round < 300; ++round) {
-    auto f = std::make_unique<local>(cache_options{.drain_timeout = 10s});
+    auto f = std::make_unique<local>(cache_options{.drain_timeout = 60s});
     f->touch(4096, 8192);
     auto lease = f->acquire(4096, 8192);
     std::latch both(2);
@@ -176,7 +176,7 @@ TEST(hit, R42_release_can_race_with_the_end_of_the_cache) {
 }
 
 TEST(hit, R14_release_of_another_entry_wakes_a_thread_that_waits_for_room) {
-  local f({.max_count = 1, .full = when_full::wait, .full_timeout = 30s});
+  local f({.max_count = 1, .full = when_full::wait, .full_timeout = 120s});
   f.touch(4096, 8192);
   auto held = f.acquire(4096, 8192);
   std::thread other([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000)); });
@@ -184,7 +184,7 @@ TEST(hit, R14_release_of_another_entry_wakes_a_thread_that_waits_for_room) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(held->release());
   other.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
 TEST(hit, R37_a_forked_child_neither_uses_nor_ends_its_parents_registrations) {

@@ -45,7 +45,7 @@ class busy_mutex {
  private:
   static void stay() noexcept {
     inside = true;
-    const auto until = std::chrono::steady_clock::now() + 10s;
+    const auto until = std::chrono::steady_clock::now() + 60s;
     while (!leave && !gave_up) {
       std::this_thread::sleep_for(100us);
       if (std::chrono::steady_clock::now() > until) gave_up = true;

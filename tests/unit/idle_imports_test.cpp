@@ -20,7 +20,7 @@ struct idle_imports : ::testing::Test {
   template <class Done>
   static bool comes(Done&& done) {
     const auto start = std::chrono::steady_clock::now();
-    while (!done() && std::chrono::steady_clock::now() - start < 10s) std::this_thread::sleep_for(1ms);
+    while (!done() && std::chrono::steady_clock::now() - start < 60s) std::this_thread::sleep_for(1ms);
     return done();
   }
 };
@@ -31,6 +31,7 @@ TEST_F(idle_imports, R60_idle_imports_are_closed_by_the_reaper_without_another_c
     for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
     EXPECT_TRUE(comes([&] { return f.world->open_count() == 0; })) << f.world->open_count() << " are open";
     EXPECT_EQ(f.cache.statistics().expired, count);
+    EXPECT_TRUE(f.cache.flush());  // the reaper counts its last close after the driver has done it
     f.expect_sound();
   }
 }
@@ -94,16 +95,25 @@ TEST_F(idle_imports, imports_stay_open_without_an_idle_timeout) {
 }
 
 TEST_F(idle_imports, sweep_of_idle_imports_keeps_the_hit_marks_of_the_eviction) {
-  fake_fixture f({.max_count = 2, .idle_timeout = timeout});
-  const auto hot = make(*f.world, 0), cold = make(*f.world, 1);
-  f.touch(hot);
-  f.touch(cold);
-  f.touch(hot);
-  std::this_thread::sleep_for(timeout + 20ms);
-  f.cache.progress();  // the sweep has not seen either before
-  f.touch(make(*f.world, 2));
-  EXPECT_TRUE(f.find(hot));
-  EXPECT_FALSE(f.find(cold));
+  // Returns false if the next sweep may have come before the eviction: then both were idle.
+  const auto keeps_marks = [] {
+    fake_fixture f({.max_count = 2, .idle_timeout = timeout});
+    const auto hot = make(*f.world, 0), cold = make(*f.world, 1);
+    f.touch(hot);
+    f.touch(cold);
+    f.touch(hot);
+    std::this_thread::sleep_for(timeout + 20ms);
+    const auto start = std::chrono::steady_clock::now();
+    f.cache.progress();  // the sweep has not seen either before
+    f.touch(make(*f.world, 2));
+    if (std::chrono::steady_clock::now() - start > timeout / 2) return false;
+    EXPECT_TRUE(f.find(hot));
+    EXPECT_FALSE(f.find(cold));
+    return true;
+  };
+  bool done = false;
+  for (int i = 0; i < 50 && !done; ++i) done = keeps_marks();
+  EXPECT_TRUE(done) << "this machine is too busy";
 }
 
 }  // namespace

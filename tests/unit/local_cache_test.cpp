@@ -277,7 +277,10 @@ TEST(local_cache, R36_invalidated_memory_is_registered_again) {
 
 TEST(local_cache, invalidation_during_an_open_repeats_the_open) {
   local_fixture f;
-  f.device->call_takes = 400ms;
+  std::atomic<bool> invalidated{false};
+  f.device->on_open = [&] {
+    while (!invalidated) std::this_thread::sleep_for(1ms);
+  };
   std::thread opener([&] {
     auto lease = f.acquire(0x1000, 0x2000);
     ASSERT_TRUE(lease);
@@ -285,6 +288,7 @@ TEST(local_cache, invalidation_during_an_open_repeats_the_open) {
   });
   while (f.device->calls == 0) std::this_thread::yield();
   f.invalidate(0x1000, 0x1001);
+  invalidated = true;
   opener.join();
   EXPECT_EQ(f.device->opened, 2U);
   EXPECT_TRUE(f.cached(0x1000, 0x2000));

@@ -288,7 +288,11 @@ TEST_F(memfd_segments_here, segments_change_while_two_threads_import_them) {
   std::thread left(import, 0);
   std::thread right(import, 3);
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
-  for (std::uint32_t seed = 1; std::chrono::steady_clock::now() < end; ++seed) {
+  const auto goes_on = [&] {  // longer where the other threads begin late
+    const auto now = std::chrono::steady_clock::now();
+    return now < end || (read == 0 && now < end + std::chrono::seconds(60));
+  };
+  for (std::uint32_t seed = 1; goes_on(); ++seed) {
     const auto slot = seed * 5 % published.size();
     std::unique_lock hold(mutex);
     const bool was_there = published.at(slot).handle != memfd_handle{};

@@ -264,7 +264,9 @@ int most_at_once(bool serial) {
 
 TEST(serial, R63_driver_is_called_on_one_thread_at_a_time) {
   EXPECT_EQ(most_at_once(true), 1);
-  EXPECT_GT(most_at_once(false), 1) << "else the test shows nothing";
+  int most = 0;
+  for (int tries = 0; most < 2 && tries < 100; ++tries) most = most_at_once(false);
+  EXPECT_GT(most, 1) << "else the test shows nothing";
 }
 
 // An event comes before its memory goes, and the cache may have marked only a part of what it touches.

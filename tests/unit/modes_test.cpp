@@ -110,7 +110,7 @@ TEST(modes, R14_when_full_fail_refuses_with_over_budget) {
 }
 
 TEST(modes, R14_when_full_wait_waits_for_a_release_until_full_timeout) {
-  fake_fixture f({.max_count = 1, .full = when_full::wait, .full_timeout = 10s});
+  fake_fixture f({.max_count = 1, .full = when_full::wait, .full_timeout = 60s});
   const auto handles = several(*f.world, 2);
   auto lease = f.acquire(handles[0]);
   std::thread later([&] {

@@ -32,14 +32,15 @@ TEST(mutex, a_thread_that_locks_it_at_once_again_does_not_keep_it) {
       while (rounds == before && taken < turns && !given_up) std::this_thread::yield();
     }
   });
-  const auto hold = [] {
+  const auto hold = [](int round) {
+    if (round % 1000 == 999) std::this_thread::sleep_for(100ms);
     const auto until = std::chrono::steady_clock::now() + 20us;
     while (std::chrono::steady_clock::now() < until) {
     }
   };
   for (; taken < turns && rounds < most; ++rounds) {
     os::scoped_lock guard(mutex);
-    hold();
+    hold(rounds);
   }
   given_up = true;
   EXPECT_LT(rounds, most) << "the other thread had it " << taken << " times";

@@ -323,17 +323,23 @@ TEST_F(restore, R47_the_first_failure_is_reported_and_the_rest_goes_on) {
 TEST_F(restore, what_a_cancelled_restoration_left_is_restored_by_the_next) {
   touch(50);
   ASSERT_TRUE(f.cache.quiesce());
-  f.device->call_takes = 2ms;
+  std::atomic<std::size_t> calls{0};
+  std::atomic<bool> cancelled{false};
+  f.device->on_open = [&] {
+    if (++calls > 5) cancelled.wait(false);
+  };
   {
     auto begun = f.cache.restore({.workers = 2});
     ASSERT_TRUE(begun);
     while (begun->progress().restored < 5) std::this_thread::yield();
     EXPECT_FALSE(begun->wait_for(0ms));
     begun->cancel();
+    cancelled = true;
+    cancelled.notify_all();
   }
+  f.device->on_open = nullptr;
   const auto some = f.device->open_count();
   EXPECT_LT(some, 50U);
-  f.device->call_takes = 0us;
   EXPECT_EQ(restored().restored, 50U - some);
   EXPECT_EQ(f.device->open_count(), 50U);
 }
@@ -384,7 +390,8 @@ TEST_F(restore, threads_that_quiesce_at_once_keep_what_is_persistent) {
 TEST_F(restore, R42_the_cache_may_end_meanwhile) {
   for (int round = 0; round < 20; ++round) {
     auto device = std::make_shared<fake_device>();
-    auto cache = std::make_unique<pinfold::cache<fake_registrar>>(fake_registrar(device), keeping());
+    auto cache =
+        std::make_unique<pinfold::cache<fake_registrar>>(fake_registrar(device), keeping({.drain_timeout = 60s}));
     for (std::uintptr_t i = 0; i < 50; ++i) ASSERT_TRUE(cache->acquire(reinterpret_cast<void*>(nth(i)), 4096));
     ASSERT_TRUE(cache->quiesce());
     device->call_takes = std::chrono::microseconds(50);
@@ -407,7 +414,7 @@ TEST_F(restore, R37_a_child_does_not_wait) {
   ASSERT_TRUE(begun);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(5);
+    ::alarm(60);  // ends it if it waits
     begun->wait();
     *begun = {};
     ::_exit(0);
