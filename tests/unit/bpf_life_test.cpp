@@ -136,7 +136,7 @@ TEST_F(bpf, slot_is_freed_when_its_address_space_ends) {
       monitors::bpf_accept(place->secret);
       parent.send(1);
       parent.receive<int>();
-      if (by_exec) ::execl("/bin/sleep", "sleep", "10", nullptr);
+      if (by_exec) ::execl("/bin/sleep", "sleep", "200", nullptr);
       return 0;
     });
     ASSERT_TRUE(child.talk().receive<int>());
@@ -145,7 +145,7 @@ TEST_F(bpf, slot_is_freed_when_its_address_space_ends) {
     EXPECT_TRUE(places->is_taken(*place)) << "still by this address space";
     child.talk().send(1);
     if (!by_exec) child.reap();
-    for (int i = 0; i < 100 && places->is_taken(*place); ++i)
+    for (int i = 0; i < 3000 && places->is_taken(*place); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_FALSE(places->is_taken(*place)) << by_exec;
   }
@@ -161,7 +161,7 @@ TEST_F(bpf, ring_of_an_ended_address_space_receives_no_events) {
     return 0;
   });
   EXPECT_EQ(user.reap(), 0);
-  for (int i = 0; i < 100 && places->is_taken(*place); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int i = 0; i < 3000 && places->is_taken(*place); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const auto ring = monitors::bpf_ring::map(place->ring, place->first_generation);
   ASSERT_TRUE(ring);
   const auto last = ring->generation().load();
