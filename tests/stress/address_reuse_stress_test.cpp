@@ -120,7 +120,8 @@ class race {
     look();
     std::jthread other([this](const std::stop_token& stop) { reuse(stop); });
     outcome seen;
-    while (seen.rounds < most_rounds && std::chrono::steady_clock::now() < until && (how_.exact || seen.stale < 10)) {
+    const auto enough = [&] { return std::chrono::steady_clock::now() >= until || (!how_.exact && seen.stale >= 10); };
+    while (seen.rounds == 0 || (seen.rounds < most_rounds && !enough())) {
       turn_.store(theirs, std::memory_order_release);
       if (!how_.unmap()) throw std::runtime_error("cannot unmap the memory");
       while (turn_.load(std::memory_order_acquire) == theirs) ::sched_yield();

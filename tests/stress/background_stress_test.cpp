@@ -4,7 +4,6 @@
 // invalidated before its acquire, nothing stays open, and no thread hangs.
 #include "support/doubles/fake_registrar.hpp"
 #include "support/fixtures/local_fixture.hpp"
-#include "support/host/sanitized.hpp"
 #include "support/host/settings.hpp"
 #include "support/host/watchdog.hpp"
 
@@ -246,8 +245,12 @@ TEST(background_stress, R65_tickets_survive_invalidations_refusals_and_the_end_o
   const auto until = steady_clock::now() + stress_time();
   counts all;
   watchdog guard([] {});
+  constexpr std::uint64_t most_rounds = 1000;  // on a busy machine, until there was all that this test is about
   std::uint64_t rounds = 0;
-  while (steady_clock::now() < until && !::testing::Test::HasFailure()) {
+  const auto early = [&] {
+    return steady_clock::now() < until || (rounds < most_rounds && (all.leases == 0 || all.renewed == 0));
+  };
+  while (early() && !::testing::Test::HasFailure()) {
     round_of_test(seed + rounds++, all).run();
     guard.beat();
   }
@@ -256,10 +259,8 @@ TEST(background_stress, R65_tickets_survive_invalidations_refusals_and_the_end_o
               static_cast<unsigned long long>(all.taken), static_cast<unsigned long long>(all.failures),
               static_cast<unsigned long long>(all.renewed), static_cast<unsigned long long>(all.stale),
               static_cast<unsigned long long>(all.closed));
-  if (!sanitized) {
-    EXPECT_GT(all.leases, 0U);
-    EXPECT_GT(all.renewed, 0U);
-  }
+  EXPECT_GT(all.leases, 0U);
+  EXPECT_GT(all.renewed, 0U);
 }
 
 }  // namespace

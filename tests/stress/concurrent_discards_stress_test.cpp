@@ -109,6 +109,7 @@ TEST_P(concurrent_discards, R55_each_thread_observes_its_own_discard) {
     for (unsigned i = 0; i < GetParam().threads; ++i)
       threads.emplace_back([&, i](const std::stop_token& stop) { use_own_page(cache, i, stop); });
     std::this_thread::sleep_for(std::chrono::milliseconds(stress_time()) / 4);
+    while (all_.rounds == 0) std::this_thread::yield();  // the threads may begin late
   }
   std::printf("%s (%s): %llu stale of %llu\n", GetParam().name, cache.monitors().c_str(),
               static_cast<unsigned long long>(all_.stale), static_cast<unsigned long long>(all_.rounds));

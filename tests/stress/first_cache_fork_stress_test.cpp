@@ -27,7 +27,7 @@ int fork_while_a_cache_is_made(monitor_choice monitor, std::chrono::microseconds
   while (!begun.load()) std::this_thread::yield();
   std::this_thread::sleep_for(later);
   child_process child([&](line&) {
-    ::alarm(10);
+    ::alarm(100);
     make_a_cache(monitor);
     return 0;
   });

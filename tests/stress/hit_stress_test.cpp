@@ -212,10 +212,11 @@ void run(std::size_t budget, std::uint64_t threads, std::chrono::milliseconds ea
   std::vector<std::jthread> workers;
   for (std::uint64_t i = 0; i < threads; ++i)
     workers.emplace_back([&, i] {
-      for (std::uint64_t life = 0; std::chrono::steady_clock::now() < end; ++life)
+      for (std::uint64_t life = 0; life == 0 || std::chrono::steady_clock::now() < end; ++life)
         std::jthread([&, life] {  // the threads begin and end, and leave leases behind
           std::mt19937_64 random(test_seed() * 1000 + i * 100'000 + life);
-          for (int n = 0; n < 20'000 && std::chrono::steady_clock::now() < end; ++n) {
+          // So many, however little time a loaded machine has for them.
+          for (int n = 0; n < 64 || (n < 20'000 && std::chrono::steady_clock::now() < end); ++n) {
             for (int more = 0; more < 16; ++more) all.act(random);
             guard.beat();
           }

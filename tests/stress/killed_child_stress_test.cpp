@@ -99,7 +99,8 @@ struct killed_children : ::testing::Test {
 
   void many_children(bool through_libc) {
     const auto until = steady_clock::now() + std::chrono::milliseconds(stress_time()) / 2;
-    for (bool kill = true; steady_clock::now() < until && !HasFatalFailure(); kill = !kill)
+    const auto enough = [&] { return steady_clock::now() >= until && spared.children > 0; };
+    for (bool kill = true; !enough() && !HasFatalFailure(); kill = !kill)
       one_child(through_libc, kill, kill ? killed : spared);
     for (const auto* one : {&killed, &spared})
       std::printf("%s: of %llu children %s, %llu unmapped it, and of these %llu were not reported\n",
