@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that contains the library and passes each of its probes, with arguments that the test knows. With an
-// argument it only says how often its semaphore was counted up: whether a tracer has attached.
-#include "os/probes.hpp"
+// A program that contains the library and passes each of its probes, with arguments that the test knows.
 #include "support/doubles/fake_importer.hpp"
 #include "support/doubles/fake_registrar.hpp"
 
@@ -98,12 +96,8 @@ void monitor_fails() {
 }  // namespace
 }  // namespace pinfold::testing
 
-int main(int count, char** /*arguments*/) {
+int main() {
   using namespace pinfold::testing;
-  if (count > 1) {
-    std::printf("%d\n", pinfold::os::probes_attached());
-    return 0;
-  }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   local_memory();
   imports();
