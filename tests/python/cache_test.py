@@ -230,7 +230,7 @@ def test_cache_without_a_reference_is_closed(registrar: RecordingRegistrar) -> N
     assert not registrar.has_finished.is_set(), "a lease keeps its cache"
     lease.release()
     del lease
-    assert registrar.has_finished.wait(5) and not registrar.live
+    assert registrar.has_finished.wait(60) and not registrar.live
 
 
 def test_close_waits_for_calls_of_other_threads(registrar: RecordingRegistrar) -> None:
@@ -239,22 +239,24 @@ def test_close_waits_for_calls_of_other_threads(registrar: RecordingRegistrar) -
     class Slow(RecordingRegistrar):
         def open(self, request: pinfold.OpenRequest) -> object:
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
             return super().open(request)
 
     slow = Slow()
     cache = Cache(slow)
     acquiring = threading.Thread(target=lambda: cache.acquire(bytearray(10)).release())
     acquiring.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     closing = threading.Thread(target=cache.close)
     closing.start()
+    while not cache.closed:
+        time.sleep(0.001)  # the thread may begin late
     time.sleep(0.05)
     assert closing.is_alive(), "the cache ended under a call"
     refused(Code.CLOSED, cache.flush)
     leave.set()
-    acquiring.join(10)
-    closing.join(10)
+    acquiring.join(60)
+    closing.join(60)
     assert not slow.live and slow.has_finished.is_set()
 
 
@@ -264,20 +266,20 @@ def test_cache_is_not_destroyed_under_a_call() -> None:
 
     def slow(pointer: Any) -> int:
         entered.set()
-        assert leave.wait(10)
+        assert leave.wait(60)
         return lib.pinfold_flush(pointer)  # type: ignore[no-any-return]
 
     answers: list[int] = []
     cache = Cache(RecordingRegistrar(), Options(drain_timeout_ms=0))
     calling = threading.Thread(target=lambda: answers.append(cache._call(slow)))
     calling.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     closing = threading.Thread(target=cache.close)
     closing.start()
     time.sleep(0.05)
     leave.set()
-    calling.join(10)
-    closing.join(10)
+    calling.join(60)
+    closing.join(60)
     assert answers == [0] and cache.closed
 
 

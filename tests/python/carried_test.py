@@ -210,7 +210,7 @@ def test_wait_ends_with_the_answer_of_another_thread(both: Both) -> None:
     both.listener.receive(both.request())
     later = threading.Timer(0.05, both.deliver)
     later.start()
-    assert both.registry.wait(both.ids[0].serial, 30).all_let_go
+    assert both.registry.wait(both.ids[0].serial, 60).all_let_go
     later.join()
 
 
@@ -268,7 +268,7 @@ def test_importer_in_another_process_lets_go() -> None:  # R66
     registry = ReleaseRegistry(id.exporter)
     registry.add(id.serial)
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=imports, args=(buffer.handle, buffer.address, theirs))
+    process = spawn.Process(target=imports, args=(buffer.handle, buffer.address, theirs), daemon=True)
     registry.lend(id.serial, RANK, os.getpid())
     process.start()
     theirs.close()
@@ -282,7 +282,7 @@ def test_importer_in_another_process_lets_go() -> None:  # R66
     registry.receive(RANK, ours.recv_bytes())
     assert registry.report(id.serial).all_let_go
     ours.close()
-    process.join(30)
+    process.join(300)
     assert process.exitcode == 0
 
 

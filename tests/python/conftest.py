@@ -50,7 +50,7 @@ def run(tmp_path: pathlib.Path) -> Callable[..., str]:
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=500,
         )
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr

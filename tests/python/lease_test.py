@@ -161,7 +161,7 @@ def test_cache_with_views_is_closed_when_they_are_gone(importer: RecordingImport
     assert view[0] == 1
     del peers, lease, view
     gc.collect()
-    assert importer.has_finished.wait(5)
+    assert importer.has_finished.wait(60)
 
 
 EXIT = """

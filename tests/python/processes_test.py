@@ -32,10 +32,10 @@ def test_other_process_reads_the_tensor(method: str) -> None:
     context: Any = multiprocessing.get_context(method)
     answers = context.SimpleQueue()
     with Cache.mlock() as cache, cache.acquire(array):
-        child = context.Process(target=sum_of, args=(pinfold.share(array), answers))
+        child = context.Process(target=sum_of, args=(pinfold.share(array), answers), daemon=True)
         child.start()
         assert answers.get() == (True, (100, 1000), 100 * 999 * 500.0)
-        child.join(30)
+        child.join(300)
     assert child.exitcode == 0
 
 
@@ -52,14 +52,14 @@ def test_child_exports_too(method: str) -> None:
     pinfold.memfd_array(10)  # so that a forked child inherits an exporter
     context: Any = multiprocessing.get_context(method)
     handles, checked = context.SimpleQueue(), context.SimpleQueue()
-    child = context.Process(target=exports, args=(handles, checked))
+    child = context.Process(target=exports, args=(handles, checked), daemon=True)
     child.start()
     handle = handles.get()
     assert handle.peer == child.pid
     with pinfold.open(handle) as tensor:
         assert (tensor.numpy() == 42).all()
     checked.put(True)
-    child.join(30)
+    child.join(300)
     assert child.exitcode == 0
     with ImportCache.memfd() as fresh, pytest.raises(Error) as caught:
         pinfold.open(handle, cache=fresh)
