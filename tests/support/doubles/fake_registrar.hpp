@@ -51,15 +51,19 @@ class fake_device {
     std::lock_guard guard(mutex_);
     return open_;
   }
-  [[nodiscard]] std::size_t open_count() const { return now().size(); }
+  [[nodiscard]] std::size_t open_count() const {
+    std::lock_guard guard(mutex_);
+    return open_.size();
+  }
 
   [[nodiscard]] result<std::uint64_t> enter(const range& memory, access_flags access) {
     std::lock_guard guard(mutex_);
     if (open_fault_)
       if (auto failure = open_fault_(memory, access)) return tl::unexpected(*failure);
-    for (const auto& [key, one] : open_)
-      if (refuses_overlaps && one.memory.overlaps(memory))
-        return fail_errno(errc::already_mapped, 22, "the device has registered some of it already");
+    if (refuses_overlaps)
+      for (const auto& [key, one] : open_)
+        if (one.memory.overlaps(memory))
+          return fail_errno(errc::already_mapped, 22, "the device has registered some of it already");
     if (open_.size() >= capacity) return fail_errno(errc::out_of_resources, 12, "the device is full");
     open_[++last_] = {memory, access};
     ++opened;
