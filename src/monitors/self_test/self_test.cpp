@@ -68,14 +68,17 @@ class pages {
   pages(const pages&) = delete;
   pages& operator=(const pages&) = delete;
   ~pages() {
-    if (there()) ::munmap(at_, bytes);
+    if (there()) ::munmap(at_, left_);
   }
   [[nodiscard]] bool there() const noexcept { return at_ != MAP_FAILED; }
   [[nodiscard]] void* at() const noexcept { return at_; }
   void forget() noexcept { at_ = MAP_FAILED; }
+  /// From now on owns only the first `left` bytes: another thread may have mapped memory behind them.
+  void shrink_to(std::size_t left) noexcept { left_ = left; }
 
  private:
   void* at_;
+  std::size_t left_ = bytes;
 };
 
 // Returns a file in memory that no other process has, or nothing.
@@ -171,7 +174,11 @@ outcome move_onto(const invalidation::monitor_set& by, sources& seen) noexcept {
 }
 
 outcome shrink(const invalidation::monitor_set& by, sources& seen) noexcept {
-  return on_own(by, seen, [](pages& memory) { return ::mremap(memory.at(), bytes, bytes / 2, 0) != MAP_FAILED; });
+  return on_own(by, seen, [](pages& memory) {
+    const bool done = ::mremap(memory.at(), bytes, bytes / 2, 0) != MAP_FAILED;
+    if (done) memory.shrink_to(bytes / 2);
+    return done;
+  });
 }
 
 template <int Advice>
