@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/no_fork.hpp"
 
+#include "os/this_process.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 #include <utility>
 
 namespace pinfold::os {
@@ -84,6 +87,11 @@ no_fork::no_fork() noexcept
 no_fork::~no_fork() {
   if (held_) --held_here;
   if (held_ && forks_ == forks.load(std::memory_order_relaxed)) threads.leave(making);
+}
+
+// Without the handlers, as after clone(2), the PID alone differs.
+std::uint64_t this_process() noexcept {
+  return std::uint64_t{forks.load(std::memory_order_relaxed)} << 32U | static_cast<std::uint32_t>(::getpid());
 }
 
 void wait_for_no_fork() noexcept {
