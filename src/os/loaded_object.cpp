@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/loaded_object.hpp"
 
+#include <atomic>
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/stat.h>
@@ -32,3 +33,32 @@ bool is_of_loaded_object(const procmap& /*mapping*/, std::string_view /*path*/) 
 #endif
 
 }  // namespace pinfold::detail
+
+namespace pinfold::os {
+
+#ifdef __GLIBC__
+// Not dlopen, which other libraries replace.
+bool keep_loaded(link_map* library) noexcept {
+  Lmid_t space = LM_ID_BASE;
+  return ::dlinfo(library, RTLD_DI_LMID, &space) == 0 &&
+         ::dlmopen(space, library->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != nullptr;  // "": the program
+}
+
+// A static program is no object of the dynamic linker's.
+bool stay_loaded() noexcept {
+  static constinit std::atomic<bool> done{false};
+  if (done.load(std::memory_order_seq_cst)) return true;
+  Dl_info info{};
+  link_map* library = nullptr;
+  const auto* const here = reinterpret_cast<const void*>(&stay_loaded);
+  const bool found = ::dladdr1(here, &info, reinterpret_cast<void**>(&library), RTLD_DL_LINKMAP) != 0;
+  const bool stays = !found || (library != nullptr && keep_loaded(library));
+  done.store(stays, std::memory_order_seq_cst);
+  return stays;
+}
+#else  // musl unloads no library
+bool keep_loaded(link_map* /*library*/) noexcept { return true; }
+bool stay_loaded() noexcept { return true; }
+#endif
+
+}  // namespace pinfold::os

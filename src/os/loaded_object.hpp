@@ -16,3 +16,16 @@ namespace pinfold::detail {
 [[nodiscard]] bool is_of_loaded_object(const procmap& mapping, std::string_view path) noexcept;
 
 }  // namespace pinfold::detail
+
+struct link_map;
+
+namespace pinfold::os {
+
+/// Keeps a loaded library from being unloaded, for good. Calls the dynamic linker, which takes its lock. Returns false
+/// if that fails.
+[[nodiscard]] bool keep_loaded(link_map* library) noexcept;
+
+/// Keeps the library that contains this code loaded: a thread may still be in it when the program closes it.
+[[nodiscard]] bool stay_loaded() noexcept;
+
+}  // namespace pinfold::os

@@ -3,6 +3,7 @@
 
 #include "monitors/hooks/image.hpp"
 #include "os/check.hpp"
+#include "os/loaded_object.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -75,15 +76,6 @@ link_map* loaded_at(std::uintptr_t base) noexcept {
   return known && map != nullptr && map->l_addr == base ? map : nullptr;
 }
 
-result<void> keep_loaded(const loaded_image& own, link_map* map) noexcept {
-  Lmid_t space = LM_ID_BASE;
-  const auto open = reinterpret_cast<decltype(&::dlmopen)>(own.symbol("dlmopen"));
-  if (::dlinfo(map, RTLD_DI_LMID, &space) != 0 || open == nullptr ||
-      open(space, map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
-    return fail(errc::unsupported, "cannot keep another copy of libc loaded");
-  return {};
-}
-
 result<void> add(libc_copies& to, std::uintptr_t base) noexcept {
   PINFOLD_ASSERT(to.count > 0 && to.count <= copies_of_libc, "the program's own copy of libc comes first");
   if (std::find(to.bases.begin(), to.bases.end(), base) != to.bases.end()) return {};
@@ -92,7 +84,7 @@ result<void> add(libc_copies& to, std::uintptr_t base) noexcept {
   if (copy.name() != "libc.so.6") return {};
   if (to.count == copies_of_libc)
     return fail(errc::unsupported, "more copies of libc are loaded than can be hooked (dlmopen)");
-  if (auto kept = keep_loaded(loaded_image(to.bases.front()), map); !kept) return kept;
+  if (!os::keep_loaded(map)) return fail(errc::unsupported, "cannot keep another copy of libc loaded");
   auto found = find_functions_of(copy);
   if (!found) return tl::unexpected(found.error());
   to.all[to.count] = *found;

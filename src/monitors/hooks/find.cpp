@@ -96,26 +96,6 @@ result<found_functions> find_functions_of(const loaded_image& libc) noexcept {
   return all;
 }
 
-// When the last monitor is gone and the program closes this library, a thread may still be in a replacement.
-result<void> stay_loaded() noexcept {
-  static std::atomic<bool> done{false};
-  if (done.load(std::memory_order_seq_cst)) return {};
-  Dl_info info{};
-  link_map* map = nullptr;
-  const auto* here = reinterpret_cast<const void*>(events::replacements(0).front());
-  if (::dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr)
-    return fail(errc::unsupported, "cannot find the library that contains pinfold");
-  const auto libc = libc_here();
-  const auto open = libc.symbol("dlopen"), close = libc.symbol("dlclose");  // glibc 2.34; before that in libdl
-  const auto own_dlopen = open != 0 ? reinterpret_cast<decltype(&::dlopen)>(open) : &::dlopen;
-  const auto own_dlclose = close != 0 ? reinterpret_cast<decltype(&::dlclose)>(close) : &::dlclose;
-  void* const handle = own_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // "": the program
-  if (handle == nullptr) return fail(errc::unsupported, "cannot keep the library that contains pinfold loaded");
-  own_dlclose(handle);
-  done.store(true, std::memory_order_seq_cst);
-  return {};
-}
-
 namespace {
 
 result<found_functions> find_anew() noexcept {
@@ -152,8 +132,6 @@ result<found_functions> find_functions() noexcept {
 }
 
 #else
-
-result<void> stay_loaded() noexcept { return fail(errc::unsupported, "hooks work only in glibc on x86-64"); }
 
 loaded_image libc_here() noexcept { return {}; }
 

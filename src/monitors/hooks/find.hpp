@@ -21,10 +21,7 @@ using found_functions = std::array<found_function, events::functions>;
 
 inline constexpr std::size_t copies_of_libc = 3;
 
-/// Keeps the library that contains this code from being unloaded. Calls the dynamic linker.
-[[nodiscard]] result<void> stay_loaded() noexcept;
-
-/// Returns the libc that this library calls; empty if that is no shared glibc. Calls the dynamic linker.
+/// Returns the libc that this library calls; empty if that is not a shared glibc. Calls the dynamic linker.
 [[nodiscard]] loaded_image libc_here() noexcept;
 
 /// Returns the functions that a copy of libc exports.

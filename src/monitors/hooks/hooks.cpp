@@ -9,6 +9,7 @@
 #include "monitors/hooks/install.hpp"
 #include "monitors/hooks/text_lock.hpp"
 #include "os/check.hpp"
+#include "os/loaded_object.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <atomic>
@@ -132,7 +133,7 @@ class hooks final : public invalidation::monitor {
 }  // namespace
 
 void prepare_hooks() {
-  if (stay_loaded()) static_cast<void>(find_functions());  // `make_hooks` reports what is not found now
+  if (os::stay_loaded()) static_cast<void>(find_functions());  // `make_hooks` reports what is not found now
 }
 
 result<std::unique_ptr<invalidation::monitor>> make_hooks(invalidation::event_log& event_log,
@@ -140,7 +141,7 @@ result<std::unique_ptr<invalidation::monitor>> make_hooks(invalidation::event_lo
   life* const all = os::wiped_object(the_life);
   if (all == nullptr)
     return fail(errc::out_of_resources, "cannot map a page that fork clears in the child (needs Linux 4.14)");
-  if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
+  if (!os::stay_loaded()) return fail(errc::unsupported, "cannot keep the library that contains pinfold loaded");
   const auto own = own_copy();  // before the lock: constructors, which may get here, hold the dynamic linker's lock
   if (!own) return tl::unexpected(own.error());
   const auto found = with_new_copies(*own);
