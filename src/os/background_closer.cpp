@@ -2,71 +2,87 @@
 #include "os/background_closer.hpp"
 
 #include "os/all_signals_blocked.hpp"
+#include "os/loaded_object.hpp"
+#include "os/this_process.hpp"
 
-#include <mutex>
+#include <atomic>
+#include <cstdint>
+#include <memory>
 #include <new>
 #include <pthread.h>
 #include <utility>
-#include <vector>
 
 namespace pinfold::os {
 
-/// The thread has it as well, and outlives the closer if a close takes longer.
-struct background_closer::state {
-  std::mutex mutex;
-  std::vector<file> sockets;  ///< under the mutex; never grows beyond its capacity
-  bool runs = false;          ///< under the mutex: the thread does
+namespace {
 
-  static void* run(void* given) noexcept;
-  static void start(const std::shared_ptr<state>& one) noexcept;
+struct waiting_socket {
+  file socket;
+  waiting_socket* next;
 };
 
-void* background_closer::state::run(void* given) noexcept {
-  const std::unique_ptr<std::shared_ptr<state>> owned(static_cast<std::shared_ptr<state>*>(given));
-  state& own = **owned;
-  for (;;) {
-    file next;  // closed without the mutex
-    const std::scoped_lock hold(own.mutex);
-    own.runs = !own.sockets.empty();
-    if (!own.runs) return nullptr;
-    next = std::move(own.sockets.back());
-    own.sockets.pop_back();
+// Only the thread removes sockets. A fork leaves the child a whole list, and at worst a count that is too high.
+constinit std::atomic<waiting_socket*> newest{nullptr};
+constinit std::atomic<std::size_t> waiting{0};
+constinit std::atomic<std::uint64_t> closing{0};  // the process whose thread closes; 0: none
+
+std::unique_ptr<waiting_socket> take() noexcept {
+  auto* one = newest.load(std::memory_order_seq_cst);
+  while (one != nullptr && !newest.compare_exchange_weak(one, one->next, std::memory_order_seq_cst)) {
   }
+  if (one != nullptr) waiting.fetch_sub(1, std::memory_order_seq_cst);
+  return std::unique_ptr<waiting_socket>(one);
 }
 
-// Without memory or a thread, the next close tries again.
-void background_closer::state::start(const std::shared_ptr<state>& one) noexcept {
-  auto* const given = new (std::nothrow) std::shared_ptr<state>(one);
-  if (given == nullptr) return;
+/// Notes that a thread of this process closes. Returns false if one does already; a child inherits its parent's note.
+bool begin_closing() noexcept {
+  const auto here = this_process();
+  auto seen = closing.load(std::memory_order_seq_cst);
+  return seen != here && closing.compare_exchange_strong(seen, here, std::memory_order_seq_cst);
+}
+
+void* close_all(void* /*unused*/) noexcept {
+  ::pthread_setname_np(::pthread_self(), "pinfold-close");
+  do {
+    while (const auto next = take()) {
+    }
+    closing.store(0, std::memory_order_seq_cst);
+  } while (newest.load(std::memory_order_seq_cst) != nullptr && begin_closing());
+  return nullptr;
+}
+
+// Without memory or a thread, the next `close` or `has_room` tries again.
+void start() noexcept {
+  if (newest.load(std::memory_order_seq_cst) == nullptr || !begin_closing()) return;
   const all_signals_blocked guard;
   pthread_t thread{};
-  one->runs = ::pthread_create(&thread, nullptr, run, given) == 0;
-  if (!one->runs) {
-    delete given;
-    return;
-  }
-  ::pthread_setname_np(thread, "pinfold-close");
-  ::pthread_detach(thread);
+  if (stay_loaded() && ::pthread_create(&thread, nullptr, close_all, nullptr) == 0)
+    ::pthread_detach(thread);
+  else
+    closing.store(0, std::memory_order_seq_cst);
 }
 
-background_closer::background_closer(bool at_once) {
-  if (at_once) return;
-  state_ = std::make_shared<state>();
-  state_->sockets.reserve(2 * most);
+}  // namespace
+
+// Calls `stay_loaded` here, not only when the thread starts: a library that is being unloaded may wait for the server
+// that starts the thread, while the dynamic linker waits for that library.
+background_closer::background_closer(bool at_once) noexcept : at_once_(at_once) {
+  if (!at_once) static_cast<void>(stay_loaded());
 }
 
 bool background_closer::has_room() const noexcept {
-  if (!state_) return true;
-  const std::scoped_lock hold(state_->mutex);
-  return state_->sockets.size() < most;
+  start();
+  return at_once_ || waiting.load(std::memory_order_seq_cst) < most;
 }
 
-void background_closer::close(file socket) noexcept {
-  if (!state_) return;
-  const std::scoped_lock hold(state_->mutex);
-  if (state_->sockets.size() == state_->sockets.capacity()) return;
-  state_->sockets.push_back(std::move(socket));
-  if (!state_->runs) state::start(state_);
+void background_closer::close(file socket) const noexcept {
+  if (at_once_) return;
+  auto* const made = new (std::nothrow) waiting_socket{std::move(socket), newest.load(std::memory_order_seq_cst)};
+  if (made == nullptr) return;
+  waiting.fetch_add(1, std::memory_order_seq_cst);
+  while (!newest.compare_exchange_weak(made->next, made, std::memory_order_seq_cst)) {
+  }
+  start();
 }
 
 }  // namespace pinfold::os

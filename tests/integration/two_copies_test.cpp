@@ -2,7 +2,10 @@
 // Two copies of pinfold in one process: one in the program, one in a library that the program loads (R38). Each test
 // runs in a child, since the library stays loaded.
 #include "monitors/selection/selection.hpp"
+#include "os/file.hpp"
+#include "os/message.hpp"
 #include "support/fixtures/hooked.hpp"
+#include "support/host/lingering.hpp"
 #include "support/host/raw_calls.hpp"
 #include "support/host/sanitized.hpp"
 #include "support/host/ucm.hpp"
@@ -11,8 +14,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <dlfcn.h>
 #include <string>
+#include <sys/socket.h>
 #include <thread>
 
 namespace pinfold::testing::two_copies_test {
@@ -190,6 +195,27 @@ TEST_F(two_copies, R38_both_copies_install_and_remove_hooks_while_threads_call) 
     }
     mine.join();
     theirs.join();
+  });
+}
+
+/// Returns a socket whose close lasts.
+int lingering() {
+  std::array<int, 2> ends{-1, -1};
+  const os::file sent(lingering_socket());
+  const int number = sent.number();
+  const std::byte body{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  EXPECT_EQ(os::send_message(ends[1], {&body, 1}, {&number, 1}, MSG_DONTWAIT), 0);
+  return ends[0];
+}
+
+TEST_F(two_copies, library_stays_loaded_while_a_close_of_its_lasts) {
+  run_in_child([] {
+    void* const library = ::dlopen(PINFOLD_ANOTHER_COPY, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << ::dlerror();
+    reinterpret_cast<void (*)(int)>(::dlsym(library, "another_copy_close"))(lingering());
+    ASSERT_EQ(::dlclose(library), 0);
+    EXPECT_NE(::dlopen(PINFOLD_ANOTHER_COPY, RTLD_NOW | RTLD_NOLOAD), nullptr) << "the thread returns into its code";
   });
 }
 

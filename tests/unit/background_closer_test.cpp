@@ -3,14 +3,18 @@
 #include "os/background_closer.hpp"
 #include "os/message.hpp"
 #include "support/host/lingering.hpp"
+#include "support/host/room_for_threads.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
+#include "support/processes/in_child.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <sys/socket.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +23,8 @@ namespace {
 
 using testing::lingering_socket;
 using testing::lingers_for;
+
+constexpr std::chrono::seconds soon{60};  // for what a busy machine does late
 
 std::array<file, 2> pair() {
   std::array<int, 2> ends{-1, -1};
@@ -46,32 +52,102 @@ std::vector<std::array<file, 2>> lingering(std::size_t count) {
 
 }  // namespace
 
+// All closers of a process share their thread, so each test has a process of its own.
+
 TEST(background_closer, no_close_waits_although_one_lasts_and_neither_does_the_end) {
-  auto sockets = lingering(1);
-  const auto began = std::chrono::steady_clock::now();
-  {
-    background_closer closer(false);
-    for (auto& [here, there] : sockets) closer.close(std::move(here));
-    auto other = pair();
-    closer.close(std::move(other[0]));
-  }
-  EXPECT_LT(std::chrono::steady_clock::now() - began, lingers_for / 2);
+  testing::run_in_child([] {
+    auto sockets = lingering(1);
+    const auto began = std::chrono::steady_clock::now();
+    {
+      const background_closer closer(false);
+      for (auto& [here, there] : sockets) closer.close(std::move(here));
+      closer.close(std::move(pair()[0]));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - began, lingers_for / 2);
+  });
 }
 
 TEST(background_closer, has_no_room_while_many_sockets_wait) {
-  auto sockets = lingering(1);
-  background_closer closer(false);
-  closer.close(std::move(sockets[0][0]));  // if the thread takes this one first
-  EXPECT_TRUE(closer.has_room());
+  testing::run_in_child([] {
+    auto sockets = lingering(1);
+    const background_closer closer(false);
+    closer.close(std::move(sockets[0][0]));
+    EXPECT_TRUE(closer.has_room());
+    // The thread closes the newest first: once it is in the close that lingers, the others stay.
+    ASSERT_TRUE(readable_within(sockets[0][1], soon));
+    for (std::size_t i = 0; i < background_closer::most; ++i) closer.close(std::move(pair()[0]));
+    EXPECT_FALSE(closer.has_room());
+    EXPECT_FALSE(background_closer(false).has_room());
+  });
+}
+
+/// Closes sockets; returns the other ends.
+std::vector<file> close_pairs(const background_closer& by, std::size_t count) {
   std::vector<file> others;
-  for (std::size_t i = 0; i < background_closer::most + 1; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     auto made = pair();
     others.push_back(std::move(made[1]));
-    closer.close(std::move(made[0]));
+    by.close(std::move(made[0]));
   }
-  const bool full = !closer.has_room();
-  const bool all_closed = readable_within(others.front(), std::chrono::milliseconds{0});
-  EXPECT_TRUE(full || all_closed);
+  return others;
+}
+
+TEST(background_closer, keeps_no_caller_waiting_without_room) {
+  testing::run_in_child([] {
+    auto sockets = lingering(2);
+    const background_closer closer(false);
+    const auto began = std::chrono::steady_clock::now();
+    closer.close(std::move(sockets[0][0]));
+    for (std::size_t i = 0; i < 10 * background_closer::most; ++i) closer.close(std::move(pair()[0]));
+    closer.close(std::move(sockets[1][0]));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, lingers_for / 2);
+  });
+}
+
+TEST(background_closer, starts_its_thread_again_once_that_is_possible) {
+  if (testing::sanitized) GTEST_SKIP() << "the sanitizer's own mappings need the address space";
+  testing::run_in_child([] {
+    const background_closer closer(false);
+    std::vector<file> others;
+    {
+      const testing::room_for_threads none(0);
+      while (closer.has_room()) others.push_back(std::move(close_pairs(closer, 1).front()));
+    }
+    static_cast<void>(closer.has_room());
+    EXPECT_TRUE(readable_within(others.back(), soon));
+    EXPECT_TRUE(readable_within(others.front(), soon));
+  });
+}
+
+TEST(background_closer, closes_each_socket_once_for_many_threads) {
+  testing::run_in_child([] {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([] {
+        for (int round = 0; round < 500; ++round) {
+          const auto other = close_pairs(background_closer(false), 1);
+          EXPECT_TRUE(readable_within(other.front(), soon));
+        }
+      });
+  });
+}
+
+TEST(background_closer, has_a_thread_of_its_own_in_a_forked_child) {
+  testing::run_in_child([] {
+    auto sockets = lingering(1);
+    const background_closer closer(false);
+    closer.close(std::move(sockets[0][0]));
+    const auto others = close_pairs(closer, 2 * background_closer::most);
+    testing::child_process child([&](testing::line&) {
+      const auto until = std::chrono::steady_clock::now() + lingers_for / 2;
+      const auto own = close_pairs(closer, 1);
+      const bool closed = readable_within(own.front(), lingers_for / 2);
+      // The newest is closed first: the parent's, which the child inherits, follow.
+      while (!closer.has_room() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      return closed && closer.has_room() ? 0 : 1;
+    });
+    EXPECT_EQ(child.reap(), 0);
+  });
 }
 
 TEST(background_closer, closes_at_once_where_no_close_waits) {

@@ -13,7 +13,7 @@
 namespace pinfold::testing {
 
 /// How long the last close of `lingering_socket` takes, if its process lives so long.
-inline constexpr std::chrono::seconds lingers_for{8};
+inline constexpr std::chrono::seconds lingers_for{120};
 
 /// Returns a TCP socket whose last close waits, as its peer does not read what was sent. The peer stays open until the
 /// process ends. -1 where that is not possible.

@@ -4,6 +4,7 @@
 #include "invalidation/event_log.hpp"
 #include "invalidation/registered_filter.hpp"
 #include "monitors/selection/selection.hpp"
+#include "os/background_closer.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -64,5 +65,8 @@ EXPORTED int another_copy_told(void* copy) {
   invalidation::registered_filter::here().remove(here.memory);
   return told ? 1 : 0;
 }
+
+/// Closes a socket of another user's as a server does before Linux 6.16.
+EXPORTED void another_copy_close(int socket) { os::background_closer(false).close(os::file(socket)); }
 
 EXPORTED void another_copy_stop(void* copy) { delete static_cast<another_copy*>(copy); }
