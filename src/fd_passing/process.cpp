@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fd_passing/process.hpp"
 
+#include "os/process_stat.hpp"
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <fcntl.h>
+#include <string_view>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,33 +20,6 @@ namespace pinfold::fd_passing {
 namespace {
 
 constexpr const char* ended_text = "the exporting process has ended";
-
-/// A path in /proc, written without snprintf, which may lock and allocate.
-class proc_path {
- public:
-  static proc_path of_stat(pid_t process) noexcept { return proc_path(process, "/stat"); }
-  static proc_path of_descriptor(pid_t process, int number) noexcept {
-    proc_path made(process, "/fd/");
-    made.append(number);
-    return made;
-  }
-  [[nodiscard]] const char* text() const noexcept { return text_.data(); }
-
- private:
-  proc_path(pid_t process, std::string_view file) noexcept {
-    append("/proc/");
-    append(process);
-    append(file);
-  }
-  void append(std::string_view part) noexcept { bytes_ += part.copy(text_.data() + bytes_, part.size()); }
-  void append(int number) noexcept {
-    char* const from = text_.data() + bytes_;
-    bytes_ += static_cast<std::size_t>(std::to_chars(from, text_.data() + text_.size(), number).ptr - from);
-  }
-
-  std::array<char, 40> text_{};  // zeros after the path
-  std::size_t bytes_ = 0;
-};
 
 result<std::uint64_t> random_id() noexcept {
   std::uint64_t id = 0;
@@ -54,31 +33,35 @@ result<std::uint64_t> random_id() noexcept {
 
 }  // namespace
 
-result<std::uint64_t> parse_start_time(std::string_view line) noexcept {
-  constexpr auto bad = "cannot parse /proc/<pid>/stat";
-  const std::size_t name_end = line.rfind(')');  // the name may hold blanks and parentheses itself
-  if (name_end == std::string_view::npos) return fail(errc::driver_error, bad);
-  line.remove_prefix(name_end + 1);
-  for (int field = 3; field <= 22; ++field) {
-    const std::size_t blank = line.find(' ', 1);
-    if (line.empty() || line.front() != ' ' || blank == std::string_view::npos) return fail(errc::driver_error, bad);
-    if (field < 22) line.remove_prefix(blank);
-  }
-  std::uint64_t ticks = 0;
-  const auto parsed = std::from_chars(line.data() + 1, line.data() + line.size(), ticks);
-  if (parsed.ec != std::errc{} || *parsed.ptr != ' ') return fail(errc::driver_error, bad);
-  return ticks;
+result<std::uint64_t> start_time_of(pid_t process) noexcept {
+  const auto seen = os::read_process_stat(process);
+  if (seen) return seen->started;
+  const int native = seen.error().native;
+  if (native == ENOENT || native == ESRCH) return fail_errno(errc::peer_gone, native, ended_text);
+  return tl::unexpected(seen.error());
 }
 
-result<std::uint64_t> start_time_of(pid_t process) noexcept {
-  const file stat(::open(proc_path::of_stat(process).text(), O_RDONLY | O_CLOEXEC));
-  if (!stat && errno == ENOENT) return fail_errno(errc::peer_gone, ENOENT, ended_text);
-  if (!stat) return os::fail_system("cannot open /proc/<pid>/stat");
-  std::array<char, 1024> line{};
-  const ssize_t got = ::read(stat.number(), line.data(), line.size());
-  if (got < 0 && errno == ESRCH) return fail_errno(errc::peer_gone, ESRCH, ended_text);
-  if (got < 0) return os::fail_system("cannot read /proc/<pid>/stat");
-  return parse_start_time({line.data(), static_cast<std::size_t>(got)});
+bool main_thread_ends(pid_t process) noexcept {
+  const auto seen = os::read_process_stat(process);
+  return seen && seen->main_thread_ends();
+}
+
+// The information on a pidfd has one line of numbers, that of each namespace from this one to the process's own.
+result<pid_t> own_number_of(pid_t process) noexcept {
+  constexpr std::string_view label = "\nNSpid:";
+  const file opened(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  const file about(::open(os::proc_path("/proc/thread-self/fdinfo/", opened.number()).text(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> text{};
+  const ssize_t got = about ? ::read(about.number(), text.data(), text.size()) : 0;
+  std::string_view line(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  const auto begin = line.find(label);
+  if (begin == std::string_view::npos) return fail(errc::driver_error, "the system does not show a process's numbers");
+  line.remove_prefix(begin + label.size());
+  line = line.substr(0, line.find('\n'));
+  line.remove_prefix(line.rfind('\t') + 1);
+  pid_t number = 0;
+  std::from_chars(line.data(), line.data() + line.size(), number);
+  return number;
 }
 
 result<exporter_id> new_origin() noexcept {
@@ -112,7 +95,7 @@ result<file> open_process(const exporter_id& of) noexcept {
 bool is_another_file(pid_t process, int descriptor, const file_identity& wanted) noexcept {
   struct stat seen{};
   if (wanted.inode == 0) return false;
-  if (::stat(proc_path::of_descriptor(process, descriptor).text(), &seen) != 0) return false;
+  if (::stat(os::proc_path(process, "/fd/", descriptor).text(), &seen) != 0) return false;
   return seen.st_dev != wanted.device || seen.st_ino != wanted.inode;
 }
 

@@ -11,21 +11,19 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string_view>
 #include <sys/types.h>
 
 namespace pinfold::fd_passing {
 
 using os::file;
 
-/// Returns field 22 of a line of `/proc/<pid>/stat`, for any program name in field 2. `driver_error` when the line does
-/// not have that form.
-[[nodiscard]] result<std::uint64_t> parse_start_time(std::string_view line) noexcept;
-
-/// Returns when the process started, in clock ticks since boot. `peer_gone` when there is no process with that number.
+/// Returns when the process started, in clock ticks since boot. `peer_gone` if there is no process with that number.
 [[nodiscard]] result<std::uint64_t> start_time_of(pid_t process) noexcept;
 
-/// Returns a new exporter in this process, with a unique random number. `unsupported` where /proc does not show this
+/// Returns the number that the process has in its own PID namespace. `driver_error` if the system does not show it.
+[[nodiscard]] result<pid_t> own_number_of(pid_t process) noexcept;
+
+/// Returns a new exporter in this process, with a unique random number. `unsupported` if /proc does not show this
 /// process.
 [[nodiscard]] result<exporter_id> new_origin() noexcept;
 
@@ -41,7 +39,11 @@ inline constexpr std::chrono::milliseconds death_takes{100};
   return os::readable_within(process, std::chrono::milliseconds{0});
 }
 
-/// Whether /proc shows that the descriptor is of another file. Opens nothing: a close of that file would end the locks
+/// Whether the process's main thread is ending, as it is before the kernel closes the files of a process that ends.
+/// Other threads may go on. False if /proc does not show the process.
+[[nodiscard]] bool main_thread_ends(pid_t process) noexcept;
+
+/// Whether /proc shows that the descriptor is of another file. Opens nothing: closing that file would drop the locks
 /// (fcntl(2), F_SETLK) that this process may have on it.
 [[nodiscard]] bool is_another_file(pid_t process, int descriptor, const file_identity& wanted) noexcept;
 
