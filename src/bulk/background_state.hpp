@@ -9,7 +9,6 @@
 
 #include <pinfold/detail/background.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -22,11 +21,7 @@
 
 namespace pinfold::detail {
 
-/// Returns the end of a wait: at most in a year, so that it can be represented whatever the caller wrote.
-[[nodiscard]] inline std::chrono::steady_clock::time_point deadline_in(std::chrono::milliseconds timeout) noexcept {
-  constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
-  return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest);
-}
+inline constexpr std::chrono::years longest_wait{1};
 
 /// The state of one piece.
 enum class piece_state : std::uint8_t {

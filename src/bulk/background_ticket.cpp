@@ -2,6 +2,7 @@
 // What a ticket for background registration asks and orders (R65).
 #include "bulk/background_state.hpp"
 #include "os/check.hpp"
+#include "os/deadline.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -228,7 +229,7 @@ result<void> background_state::give_back_all() noexcept {
 }
 
 result<void> background_state::cancel(cancel_policy what) noexcept {
-  const auto until = deadline_in(patience_);
+  const auto until = os::deadline_in(patience_, longest_wait);
   bool stopped = on_worker();
   {
     lock guard(mutex_);

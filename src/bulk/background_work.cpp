@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ticket as its template calls it (R65): refuses what belongs to the parent of this process, or was moved from.
 #include "bulk/background_state.hpp"
+#include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <utility>
@@ -46,12 +47,13 @@ result<std::vector<held_part>> background_work::acquire(const range& where) {
 
 result<void> background_work::wait(std::optional<std::chrono::milliseconds> timeout) noexcept {
   const no_cancellation whole;
-  return usable().and_then([&] { return timeout ? state_->wait(deadline_in(*timeout)) : state_->wait(std::nullopt); });
+  return usable().and_then(
+      [&] { return timeout ? state_->wait(os::deadline_in(*timeout, longest_wait)) : state_->wait(std::nullopt); });
 }
 
 result<void> background_work::wait_until_ready(std::uintptr_t end, std::chrono::milliseconds timeout) noexcept {
   const no_cancellation whole;
-  return usable().and_then([&] { return state_->wait_until_ready(end, deadline_in(timeout)); });
+  return usable().and_then([&] { return state_->wait_until_ready(end, os::deadline_in(timeout, longest_wait)); });
 }
 
 result<void> background_work::cancel(cancel_policy what) noexcept {

@@ -2,9 +2,9 @@
 #include <pinfold/release/registry.hpp>
 
 #include "os/check.hpp"
+#include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"
 #include "release/condition.hpp"
-#include "release/deadline.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -237,7 +237,7 @@ result<retire_report> release_registry::report(std::uint64_t serial) const noexc
 result<retire_report> release_registry::state::wait(std::uint64_t serial, std::chrono::milliseconds timeout,
                                                     bool (*awaited)(const holder&)) {
   const detail::no_cancellation whole;
-  const auto deadline = release::deadline_in(timeout);
+  const auto deadline = os::deadline_in(timeout, std::chrono::days{1});
   std::unique_lock guard(mutex);
   changed->wait_until(guard, deadline, [&] {
     const memory* const one = find(serial);

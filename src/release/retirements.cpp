@@ -2,8 +2,8 @@
 #include "release/retirements.hpp"
 
 #include "os/check.hpp"
+#include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"
-#include "release/deadline.hpp"
 #include "release/endpoint.hpp"
 #include "release/steps.hpp"
 
@@ -30,7 +30,7 @@ result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::s
   auto made = std::make_shared<retired>();
   made->serial = serial;
   made->bytes = bytes;
-  made->deadline = deadline_in(timeout);
+  made->deadline = os::deadline_in(timeout, std::chrono::days{1});
   list node{made};
   const std::scoped_lock guard(mutex_);
   if (abandoned_) return fail(errc::closed, "the exporter has ended");
@@ -197,7 +197,7 @@ result<retire_report> retirements::report(const retired& what) noexcept {
 result<retire_report> retirements::wait(const retired& what, std::chrono::milliseconds timeout) noexcept {
   if (::getpid() != process_) return fail(errc::unsupported, inherited);
   const detail::no_cancellation whole;
-  const auto deadline = deadline_in(timeout);
+  const auto deadline = os::deadline_in(timeout, std::chrono::days{1});
   std::unique_lock guard(mutex_);
   changed_->wait_until(guard, deadline, [&] { return what.done; });
   return report_locked(what);

@@ -3,8 +3,8 @@
 
 #include "fd_passing/wire.hpp"
 #include "os/check.hpp"
+#include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"
-#include "release/deadline.hpp"
 #include "release/steps.hpp"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::c
 result<std::size_t> server::announce(std::span<const std::uint64_t> serials,
                                      std::chrono::milliseconds timeout) noexcept {
   const detail::no_cancellation whole;
-  const auto deadline = deadline_in(timeout);
+  const auto deadline = os::deadline_in(timeout, std::chrono::days{1});
   result<std::size_t> holders = 0;
   for (const auto serial : serials) {
     free_call by_the_program = [] { return result<void>{}; };

@@ -5,8 +5,9 @@
 #include "fd_passing/server.hpp"
 #include "importers/cuda_ipc/handle.hpp"
 #include "importers/cuda_ipc/shares.hpp"
+#include "os/deadline.hpp"
+#include "os/no_cancellation.hpp"
 #include "os/process_list.hpp"
-#include "release/deadline.hpp"
 #include "release/server.hpp"
 
 #include <cerrno>
@@ -306,7 +307,7 @@ result<std::size_t> cuda_ipc_exporter::announce_free(std::uint64_t pointer, std:
                                                      std::chrono::milliseconds timeout) noexcept try {
   const auto where = range::of(pointer, bytes);
   if (!where) return tl::unexpected(where.error());
-  const auto deadline = release::deadline_in(timeout);
+  const auto deadline = os::deadline_in(timeout, std::chrono::days{1});
   result<std::size_t> holders = 0;
   std::uint64_t last = 0;
   while (const auto one = state::next(last)) {
