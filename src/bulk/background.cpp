@@ -191,12 +191,12 @@ result<void> background_state::start(std::size_t announced) noexcept {
 bool background_state::start_one() noexcept try {
   const lock guard(mutex_);
   if (!nodes_) nodes_.emplace();
-  threads_.emplace_back([self = shared_from_this()] {
+  const auto work = [self = shared_from_this()](std::size_t) {
     os::near_memory near(*self->nodes_);
     self->work(&near);
-  });
-  return true;
-} catch (...) {  // std::system_error, or std::bad_alloc
+  };
+  return threads_.start(1, work).has_value();
+} catch (...) {  // std::bad_alloc
   return false;
 }
 
@@ -246,26 +246,17 @@ result<std::vector<held_part>> background_state::acquire_all() {
 
 // Joins the threads if all workers have ended. They have only to return.
 void background_state::join_ended() noexcept {
-  std::vector<std::thread> all;
-  {
-    const lock guard(mutex_);
-    if (running_ == 0) all = std::exchange(threads_, {});
-  }
-  for (auto& one : all) one.join();
-}
-
-// A worker that is still in the driver, or in the callback that ends the ticket, ends by itself.
-void background_state::detach_threads() noexcept {
+  os::worker_group ended;  // joined without the mutex
   const lock guard(mutex_);
-  for (auto& one : std::exchange(threads_, {})) one.detach();
+  if (running_ == 0) ended = std::exchange(threads_, {});
 }
 
 void background_state::close() noexcept {
   static_cast<void>(cancel(cancel_policy::give_back));  // a failed close stays with the cache, which tells the sink
   const auto own = std::move(own_);
   PINFOLD_ASSERT(own != nullptr, "a work that owns itself is closed once");
-  detach_threads();
   const lock guard(mutex_);
+  threads_.detach();  // a worker may still be in the driver, or in the callback that ends the ticket
   closed_ = true;
 }
 

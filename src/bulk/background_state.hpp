@@ -6,6 +6,7 @@
 
 #include "bulk/rate_limit.hpp"
 #include "os/numa.hpp"
+#include "os/worker_group.hpp"
 
 #include <pinfold/detail/background.hpp>
 
@@ -16,7 +17,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 namespace pinfold::detail {
@@ -110,7 +110,6 @@ class background_state : public std::enable_shared_from_this<background_state> {
   [[nodiscard]] bool told(std::size_t done) noexcept;
   [[nodiscard]] tl::unexpected<error> say_ended() noexcept;
   void join_ended() noexcept;
-  void detach_threads() noexcept;
   [[nodiscard]] result<void> give_back_all() noexcept;
   [[nodiscard]] lease_base give_back(background_piece& one) noexcept;
   struct old_piece {
@@ -161,8 +160,8 @@ class background_state : public std::enable_shared_from_this<background_state> {
   bool telling_ = false;     // a worker is in the callback
   std::size_t told_ = 0;
   std::optional<os::numa_nodes> nodes_;  // constant once a worker was started
-  std::vector<std::thread> threads_;
-  std::shared_ptr<background_state> own_;  // until the ticket is gone; not guarded
+  os::worker_group threads_;
+  std::shared_ptr<background_state> own_;  // until `close`; not guarded
 };
 
 }  // namespace pinfold::detail

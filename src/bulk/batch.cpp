@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/worker_group.hpp"
 
 #include <pinfold/detail/batch.hpp>
 #include <pinfold/detail/pages.hpp>
@@ -12,8 +13,6 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 namespace pinfold::detail {
@@ -195,14 +194,6 @@ class batch_run {
   std::size_t told_ = 0;                 // likewise
 };
 
-// Starts another thread for the run. Returns false if that fails: fewer threads are slower, not wrong.
-bool started(std::vector<std::jthread>& threads, batch_run& run) noexcept try {
-  threads.emplace_back([&run, worker = threads.size() + 1] { run.work(worker, nullptr); });
-  return true;
-} catch (...) {  // std::system_error, or std::bad_alloc
-  return false;
-}
-
 }  // namespace
 
 std::vector<range> cut(const range& whole, std::size_t each, const piece_limits& limits) {
@@ -237,10 +228,9 @@ result<std::vector<grant>> acquire_all(engine* on, const request& like, std::spa
   const no_cancellation guard;
   batch_run run(on, like, what, together, workers);
   {
-    std::vector<std::jthread> threads;
-    threads.reserve(run.workers());
-    for (std::size_t i = 1; i < run.workers() && started(threads, run); ++i) {
-    }
+    os::worker_group others;
+    if (run.workers() > 1)
+      static_cast<void>(others.start(run.workers() - 1, [&](std::size_t other) { run.work(other + 1, nullptr); }));
     run.work(0, progress);
   }
   run.tell_the_end(progress);

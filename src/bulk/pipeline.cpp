@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/worker_group.hpp"
 
 #include <pinfold/detail/batch.hpp>
 #include <pinfold/lease_base.hpp>
@@ -9,7 +10,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <thread>
+#include <system_error>
 
 namespace pinfold::detail {
 
@@ -50,22 +51,15 @@ struct pipeline::state {
   std::size_t taken = 0;
   std::size_t read = 0;
   bool stop = false;
-  bool failed = false;                // an error was handed out
-  std::vector<std::jthread> workers;  // last: they use the other members
+  bool failed = false;       // an error was handed out
+  os::worker_group workers;  // last: they use the other members
 };
 
 pipeline::pipeline(engine* on, std::vector<request> what, unsigned depth, unsigned workers)
     : state_(std::make_unique<state>(on, std::move(what), depth)) {
   const auto count = std::min<std::size_t>({std::max(1U, workers), state_->depth, state_->what.size()});
-  state_->workers.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      state_->workers.emplace_back([own = state_.get()] { own->work(); });
-    } catch (...) {  // std::system_error, or std::bad_alloc
-      if (i == 0) throw;
-      return;  // fewer threads are slower, not wrong; the running ones wait for a reader
-    }
-  }
+  const auto started = state_->workers.start(count, [own = state_.get()](std::size_t) { own->work(); });
+  if (!started) throw std::system_error(started.error().native, std::generic_category());
 }
 
 pipeline::pipeline(pipeline&&) noexcept = default;
@@ -83,7 +77,7 @@ pipeline::~pipeline() {
     state_->stop = true;
   }
   state_->changed.notify_all();
-  state_->workers.clear();  // joins
+  state_->workers.join();
   for (auto& one : state_->made)
     if (one && *one) static_cast<void>(lease_base(**one));  // a failed close stays with the cache
 }
