@@ -31,7 +31,7 @@ result<void> thread::start(const char* name, void (*body)(void* self), void* sel
 }
 
 void thread::stop() noexcept {
-  if (!running_ || ::getpid() != process_) return;
+  if (!running_ || this_process() != process_) return;
   const detail::no_cancellation whole;
   running_ = false;
   stop_.store(true, std::memory_order_seq_cst);
@@ -51,10 +51,10 @@ void thread::wake() noexcept {
 
 bool thread::goes_on() noexcept {
   std::array<char, 64> read{};
-  if (!ends_[0].still_there()) return !stop_.load(std::memory_order_seq_cst);
+  if (!ends_[0].still_there()) return !stops();
   while (::recv(ends_[0].number(), read.data(), read.size(), MSG_DONTWAIT) > 0) {
   }
-  return !stop_.load(std::memory_order_seq_cst);
+  return !stops();
 }
 
 }  // namespace pinfold::os

@@ -4,11 +4,12 @@
 #pragma once
 
 #include "os/file.hpp"
+#include "os/this_process.hpp"
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <pthread.h>
-#include <unistd.h>
 
 namespace pinfold::os {
 
@@ -27,21 +28,20 @@ class thread {
   /// Tells the thread to end, and waits for its end. In a forked child, and on the thread itself, waits for nothing.
   void stop() noexcept;
 
-  /// Whether the caller is the thread, and `stop` was not called.
-  [[nodiscard]] bool is_this() const noexcept { return running_ && ::pthread_equal(number_, ::pthread_self()) != 0; }
-
   /// Makes `wake_end` readable.
   void wake() noexcept;
 
   // For the thread:
   [[nodiscard]] const file& wake_end() const noexcept { return ends_[0]; }
-  /// Reads what `wake` wrote. Returns false when the thread is to end.
+  /// Returns whether the thread must end.
+  [[nodiscard]] bool stops() const noexcept { return stop_.load(std::memory_order_seq_cst); }
+  /// Reads what `wake` wrote. Returns false if the thread must end.
   [[nodiscard]] bool goes_on() noexcept;
 
  private:
   std::array<file, 2> ends_;
   std::atomic<bool> stop_{false};
-  const pid_t process_ = ::getpid();
+  const std::uint64_t process_ = this_process();
   bool running_ = false;
   pthread_t number_{};
   const char* name_ = "";
