@@ -53,18 +53,6 @@ class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
   std::atomic<std::uint32_t> state_{free};
 };
 
-/// Holds a mutex for a scope.
-class PINFOLD_THREAD_ATTRIBUTE(scoped_lockable) scoped_lock {
- public:
-  explicit scoped_lock(mutex& held) noexcept PINFOLD_THREAD_ATTRIBUTE(acquire_capability(held)) : mutex_(held) {
-    mutex_.lock();
-  }
-  ~scoped_lock() PINFOLD_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
-  scoped_lock(const scoped_lock&) = delete;
-  scoped_lock& operator=(const scoped_lock&) = delete;
-
- private:
-  mutex& mutex_;
-};
-
 }  // namespace pinfold::os
+
+#include "os/mutex_scope.hpp"

@@ -32,15 +32,6 @@ class mutex {
   std::uint32_t held_ = 0;
 };
 
-class scoped_lock {
- public:
-  explicit scoped_lock(mutex& held) noexcept : mutex_(held) { mutex_.lock(); }
-  ~scoped_lock() { mutex_.unlock(); }
-  scoped_lock(const scoped_lock&) = delete;
-  scoped_lock& operator=(const scoped_lock&) = delete;
-
- private:
-  mutex& mutex_;
-};
-
 }  // namespace pinfold::os
+
+#include "os/mutex_scope.hpp"
