@@ -6,6 +6,7 @@
 #include "observation/environment.hpp"
 #include "os/backing.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/size_limit.hpp"
 
 #include <pinfold/cache_base.hpp>
 #include <pinfold/dump_on_signal.hpp>
@@ -36,9 +37,13 @@ static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_h
 void dump_on_signal_if_wanted() {
   static std::atomic<bool> begun{false};
   if (begun.exchange(true, std::memory_order_seq_cst)) return;
-  if (const auto done = dump_on_signal_by_environment(); !done)
-    std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL=%s: %s; no signal causes a dump\n",
-                 ::secure_getenv("PINFOLD_DUMP_SIGNAL"), describe(done.error()).c_str());
+  const auto done = dump_on_signal_by_environment();
+  if (done) return;
+  const auto why = describe(done.error());
+  os::to_the_program([&] {
+    return std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL=%s: %s; no signal causes a dump\n",
+                        ::secure_getenv("PINFOLD_DUMP_SIGNAL"), why.c_str());
+  });
 }
 
 bool fits_in_record(const driver& table) noexcept {

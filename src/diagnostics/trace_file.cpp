@@ -49,9 +49,10 @@ event_sink sink_of(std::shared_ptr<detail::trace_writer> writer, unsigned cache)
   };
 }
 
-// Does what the cache itself does where there is no sink.
-void tell_without_sink(const event& what) {
-  if (what.kind == event_kind::statistics) std::fprintf(stderr, "%s: %s\n", what.cache, what.text);
+// Reports the event as a cache without a sink does.
+void print_statistics(const event& what) {
+  if (what.kind != event_kind::statistics) return;
+  os::to_the_program([&] { return std::fprintf(stderr, "%s: %s\n", what.cache, what.text); });
 }
 
 }  // namespace
@@ -75,10 +76,12 @@ cache_options traced_by_environment(cache_options options) {
   if (path == nullptr || *path == '\0') return options;
   auto writer = open_writer(path, path);
   if (!writer) {
-    static std::atomic<bool> told{false};  // once, not for each cache
-    if (told.exchange(true, std::memory_order_seq_cst)) return options;
+    static std::atomic<bool> reported{false};  // once, not for each cache
+    if (reported.exchange(true, std::memory_order_seq_cst)) return options;
     const auto why = describe(writer.error());
-    std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; nothing is recorded\n", path, why.c_str());
+    os::to_the_program([&] {
+      return std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; nothing is recorded\n", path, why.c_str());
+    });
     return options;
   }
   const bool wanted = std::exchange(options.trace_requests, true);
@@ -86,7 +89,7 @@ cache_options traced_by_environment(cache_options options) {
   options.sink = [record = std::move(record), own = std::move(options.sink), wanted](const event& what) {
     record(what);
     if (what.kind == event_kind::requested && !wanted) return;
-    own ? own(what) : tell_without_sink(what);
+    own ? own(what) : print_statistics(what);
   };
   return options;
 }

@@ -192,7 +192,10 @@ void trace_writer::write_out() noexcept {
 void trace_writer::give_up(int why) noexcept {
   failure_ = error{errc::driver_error, native_kind::posix, why, "cannot continue to write the trace"};
   if (name_.empty()) return;
-  std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; the trace is incomplete\n", name_.c_str(), strerrordesc_np(why));
+  os::to_the_program([&] {
+    return std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; the trace is incomplete\n", name_.c_str(),
+                        strerrordesc_np(why));
+  });
 }
 
 }  // namespace pinfold::detail

@@ -139,7 +139,7 @@ void text_dump::add_name(std::string_view key, std::string_view name) noexcept {
 void text_dump::flush() noexcept {
   auto left = out_.view();
   while (!left.empty()) {
-    const auto written = os::within_size_limit([&] { return ::syscall(SYS_write, to_, left.data(), left.size()); });
+    const auto written = os::to_the_program([&] { return ::syscall(SYS_write, to_, left.data(), left.size()); });
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) break;
     left.remove_prefix(static_cast<std::size_t>(written));

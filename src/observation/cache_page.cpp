@@ -4,6 +4,7 @@
 #include "observation/clock.hpp"
 #include "observation/text.hpp"
 #include "observation/words.hpp"
+#include "os/size_limit.hpp"
 
 #include <pinfold/observation/reader.hpp>
 
@@ -22,11 +23,14 @@ std::uint64_t count_of(std::chrono::nanoseconds took) noexcept {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0));
 }
 
-// Once in a process: its other caches meet the same.
-void say(const error& why) {
-  static constinit std::atomic<bool> said{false};
-  if (!said.exchange(true, std::memory_order_seq_cst))
-    std::fprintf(stderr, "pinfold: no statistics page in %s: %s\n", page_directory().c_str(), describe(why).c_str());
+// Prints once in a process: its other caches fail in the same way.
+void print_once(const error& why) {
+  static constinit std::atomic<bool> printed{false};
+  if (printed.exchange(true, std::memory_order_seq_cst)) return;
+  const auto folder = page_directory();
+  const auto text = describe(why);
+  os::to_the_program(
+      [&] { return std::fprintf(stderr, "pinfold: no statistics page in %s: %s\n", folder.c_str(), text.c_str()); });
 }
 
 // Takes the place of the fastest of the slowest calls. Two threads at once may lose one of theirs.
@@ -46,7 +50,7 @@ void keep_if_slow(std::array<slow_call, most_slow_calls>& all, const range& wher
 
 std::unique_ptr<cache_page> cache_page::make(const cache_description& of) {
   const auto on = page::here();
-  if (!on) return say(on.error()), nullptr;
+  if (!on) return print_once(on.error()), nullptr;
   cache_slot* const at = (*on)->take_slot();
   std::unique_ptr<cache_page> made(new cache_page(**on, at));
   if (at == nullptr) return made;
@@ -72,7 +76,7 @@ void cache_page::start(const counter_source& from) noexcept {
   if (slot_ == nullptr) return;
   const auto started = page_.list(*slot_, from);
   listed_ = started.has_value();
-  if (!started) say(started.error());
+  if (!started) print_once(started.error());
 }
 
 void cache_page::stop() noexcept {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "observation/environment.hpp"
 
+#include "os/size_limit.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -11,7 +13,7 @@
 namespace pinfold::observation {
 
 bool wanted_by_environment() noexcept {
-  static std::atomic<bool> said{false};
+  static std::atomic<bool> printed{false};
   const char* const found = ::secure_getenv("PINFOLD_STATS");
   if (found == nullptr) return false;
   const std::string_view value(found);
@@ -19,8 +21,10 @@ bool wanted_by_environment() noexcept {
   static constexpr std::array<std::string_view, 5> no{"off", "0", "false", "no", ""};
   if (std::find(yes.begin(), yes.end(), value) != yes.end()) return true;
   const bool known = std::find(no.begin(), no.end(), value) != no.end();
-  if (!known && !said.exchange(true, std::memory_order_seq_cst))
-    std::fprintf(stderr, "pinfold: PINFOLD_STATS=%s: expected on or off; nothing is published\n", found);
+  if (!known && !printed.exchange(true, std::memory_order_seq_cst))
+    os::to_the_program([&] {
+      return std::fprintf(stderr, "pinfold: PINFOLD_STATS=%s: expected on or off; nothing is published\n", found);
+    });
   return false;
 }
 

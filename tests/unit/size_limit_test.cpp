@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -47,6 +49,22 @@ TEST(size_limit, programs_own_signal_stays_pending) {
     EXPECT_EQ(grow(file), 0);
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     EXPECT_EQ(signals, 1);
+  });
+}
+
+TEST(size_limit, standard_error_that_nobody_reads_is_an_error_without_a_signal) {
+  run_in_child([] {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    ::close(ends[0]);
+    const auto print = [&] { return os::to_the_program([&] { return ::write(ends[1], "x", 1); }); };
+    EXPECT_EQ(print(), -1);
+    EXPECT_EQ(errno, EPIPE);
+    ::signal(SIGPIPE, [](int) { signals = signals + 1; });
+    EXPECT_EQ(print(), -1);
+    EXPECT_EQ(signals, 0);
+    EXPECT_EQ(::write(ends[1], "x", 1), -1);
+    EXPECT_EQ(signals, 1) << "the mask is that of before";
   });
 }
 
