@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "common/report.h"
 
+#include "common/line.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
 static int reported; /* atomic */
 static pid_t loaded_by;
+static int forked; /* a process 1 of a container may have a child that is process 1, too */
 
 void report(const char *client, const char *format, ...) {
-  char line[2048]; /* written at once: processes share stderr */
-  int length = snprintf(line, sizeof line, "pinfold %s: ", client);
   va_list values;
   va_start(values, format);
-  length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, values);
+  print_values(client, format, values);
   va_end(values);
-  if (length > (int)sizeof line - 2) length = (int)sizeof line - 2;
-  line[length] = '\n';
-  fwrite(line, 1, (size_t)length + 1, stderr);
   __atomic_store_n(&reported, 1, __ATOMIC_RELAXED);
 }
 
@@ -50,9 +49,14 @@ void report_statistics(const char *client, const char *name, const pinfold_cache
   report(client, "%s: statistics: %s; monitors: %s", name, line, monitors);
 }
 
-__attribute__((constructor)) static void remember_process(void) { loaded_by = getpid(); }
+static void note_fork(void) { forked = 1; }
 
-int is_forked_child(void) { return getpid() != loaded_by; }
+__attribute__((constructor)) static void remember_process(void) {
+  loaded_by = getpid();
+  pthread_atfork(NULL, NULL, note_fork);
+}
+
+int is_forked_child(void) { return forked || getpid() != loaded_by; }
 
 /* The number makes it run after the adapter's own, which report what there is. */
 __attribute__((destructor(101))) static void report_that_there_is_no_cache(void) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "component.h"
 
+#include "common/line.h"
 #include "module.h"
 #include "name.h"
 #include "parameters.h"
@@ -50,8 +51,8 @@ static int open_component(void) {
 /* Open MPI looks for the component under its own name when it unloads it. */
 static int close_component(void) {
   if (wants_statistics && !pinfold_openmpi_was_asked())
-    fprintf(stderr, "pinfold openmpi: pid=%d no cache: no BTL of this process asked for one by the name %s\n",
-            (int)getpid(), mca_rcache_pinfold_component.rcache_version.mca_component_name);
+    print_line("openmpi", "pid=%d no cache: no BTL of this process asked for one by the name %s", (int)getpid(),
+               mca_rcache_pinfold_component.rcache_version.mca_component_name);
   set_name(OWN_NAME);
   return OPAL_SUCCESS;
 }
@@ -65,8 +66,8 @@ static bool is_other_series(void) {
 
 static int register_parameters(void) {
   if (is_other_series()) {
-    fprintf(stderr, "pinfold openmpi: left out: the component is for Open MPI %d.%d, and this is %s\n",
-            OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, opal_version_string);
+    print_line("openmpi", "left out: the component is for Open MPI %d.%d, and this is %s", OPAL_MAJOR_VERSION,
+               OPAL_MINOR_VERSION, opal_version_string);
     return OPAL_ERR_NOT_AVAILABLE;
   }
   return pinfold_openmpi_register_parameters(&mca_rcache_pinfold_component.rcache_version);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "report.h"
 
+#include "common/line.h"
 #include "opal.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 /* Open MPI may leave registrations to the end. */
@@ -35,5 +35,5 @@ void pinfold_openmpi_print_statistics(const pinfold_cache *cache) {
   char monitors[256];
   pinfold_describe(cache, counters, sizeof counters);
   pinfold_monitors(cache, monitors, sizeof monitors);
-  fprintf(stderr, "pinfold openmpi: pid=%d monitors=%s %s\n", (int)getpid(), monitors, counters);
+  print_line("openmpi", "pid=%d monitors=%s %s", (int)getpid(), monitors, counters);
 }

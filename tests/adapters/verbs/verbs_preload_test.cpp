@@ -2,20 +2,26 @@
 // The preloaded library over a libibverbs whose regions are numbered: a key that is older than the memory is stale.
 #include "adapters/verbs/fake_libibverbs.h"
 #include "support/host/settings.hpp"
+#include "support/processes/child_process.hpp"
 #include "support/processes/in_child.hpp"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <set>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace pinfold::testing {
@@ -331,6 +337,30 @@ TEST_F(verbs_preload, threads_that_remap_their_memory_get_no_stale_region) {
   for (auto& one : threads) one.join();
   EXPECT_EQ(stale, 0U);
   EXPECT_LE(fake_verbs.opens, registrations / 2) << "most are hits";
+}
+
+/// Returns how a program ends that the adapter says something of, on this stderr.
+int status_of_program_with(int error_output, rlim_t file_bytes) {
+  child_process program([=](line&) {
+    const rlimit room{file_bytes, file_bytes};
+    if (::setrlimit(RLIMIT_FSIZE, &room) != 0 || ::dup2(error_output, STDERR_FILENO) < 0) return 1;
+    ::signal(SIGPIPE, SIG_DFL);
+    ::setenv("PINFOLD_STATISTICS_AT_EXIT", "on", 1);
+    return ::execl("/bin/true", "true", nullptr);
+  });
+  return program.reap();
+}
+
+TEST_F(verbs_preload, no_program_ends_because_its_stderr_takes_nothing) {
+  std::array<int, 2> pipe{-1, -1};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  ::close(pipe[0]);
+  EXPECT_EQ(status_of_program_with(pipe[1], RLIM_INFINITY), 0) << "no reader";
+  ::close(pipe[1]);
+  const int full = ::open(::testing::TempDir().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (full < 0) GTEST_SKIP() << "no files without names here";
+  EXPECT_EQ(status_of_program_with(full, 0), 0) << "a file at its limit";
+  ::close(full);
 }
 
 }  // namespace
