@@ -2,6 +2,8 @@
 #include "fd_passing/client.hpp"
 
 #include "fd_passing/process.hpp"
+#include "os/background_closer.hpp"
+#include "os/process_stat.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,6 +17,19 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto late_text = "the exporter did not answer in time";
+
+/// Connects. While too many connections wait at the socket, waits for room until the deadline, however many signals
+/// arrive meanwhile. Returns 0 or an `errno` value, EAGAIN at the deadline.
+int connect_by(steady_clock::time_point deadline, const file& socket, const socket_address& to) noexcept {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::microseconds>(deadline - steady_clock::now()).count();
+    if (left <= 0) return EAGAIN;
+    const timeval limit{.tv_sec = left / 1'000'000, .tv_usec = left % 1'000'000};
+    ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&to.name), to.bytes) == 0) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
 
 /// Waits for a reply, or for the end of the process.
 result<void> wait_for_reply(const file& socket, const file& process) noexcept {
@@ -77,22 +92,20 @@ result<void> check_owner(const file& socket, const exporter_id& from) noexcept {
 
 }  // namespace
 
-result<file> connect_to(const exporter_id& from, socket_purpose purpose) noexcept {
+result<file> connect_to(const exporter_id& from, socket_purpose purpose, std::chrono::milliseconds patience) noexcept {
   file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return os::fail_system("cannot create a socket");
-  os::refuse_descriptors(socket);  // until it is known whose socket it is
-  const timeval limit{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  const socket_address address = address_of(from.exporter, purpose);
-  int done = 0;
-  do {
-    done = ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes);
-  } while (done != 0 && errno == EINTR);
-  if (done != 0 && errno == ECONNREFUSED)
-    return fail_errno(errc::closed, ECONNREFUSED, "no process serves this exporter");
-  if (done != 0 && errno == EAGAIN) return fail_errno(errc::timed_out, EAGAIN, late_text);
-  if (done != 0) return os::fail_system("cannot connect to the exporter");
-  if (auto owned = check_owner(socket, from); !owned) return tl::unexpected(owned.error());
+  const os::background_closer closer(os::refuse_descriptors(socket));  // until it is known whose socket it is
+  if (!closer.has_room())
+    return fail_errno(errc::out_of_resources, EAGAIN, "too many sockets of other users wait to be closed");
+  const int native = connect_by(steady_clock::now() + patience, socket, address_of(from.exporter, purpose));
+  if (native == ECONNREFUSED) return fail_errno(errc::closed, native, "no process serves this exporter");
+  if (native == EAGAIN) return fail_errno(errc::timed_out, native, late_text);
+  if (native != 0) return fail_errno(os::code_for(native), native, "cannot connect to the exporter");
+  if (auto owned = check_owner(socket, from); !owned) {
+    closer.close(std::move(socket));
+    return tl::unexpected(owned.error());
+  }
   if (purpose == socket_purpose::descriptors) os::accept_descriptors(socket);
   return socket;
 }

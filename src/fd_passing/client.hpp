@@ -16,10 +16,15 @@ namespace pinfold::fd_passing {
 /// The longest time for one answer of an exporter. Tests make it longer.
 inline std::chrono::milliseconds answer_timeout{5000};
 
-/// Connects to a socket of the exporter. Errors: `closed` when no exporter listens there, `timed_out`,
-/// `out_of_resources`, `not_permitted` when another user has taken the name.
-[[nodiscard]] result<file> connect_to(const exporter_id& from,
-                                      socket_purpose purpose = socket_purpose::descriptors) noexcept;
+/// The longest time for a connection to an exporter that had no room for an earlier one in time: a stopped exporter
+/// must not cost each open the whole `answer_timeout`.
+inline constexpr std::chrono::milliseconds late_patience{1};
+
+/// Connects to a socket of the exporter; if too many connections wait there, waits for room for `patience`. Errors:
+/// `closed` if no exporter listens there, `timed_out`, `out_of_resources`, `not_permitted` if the socket belongs to
+/// another user.
+[[nodiscard]] result<file> connect_to(const exporter_id& from, socket_purpose purpose = socket_purpose::descriptors,
+                                      std::chrono::milliseconds patience = answer_timeout) noexcept;
 
 /// Asks for one buffer's descriptor. `process` is a pidfd to watch during the wait, or nothing.
 ///

@@ -5,6 +5,7 @@
 
 #include <pinfold/error.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
@@ -78,12 +79,14 @@ class file {
 /// Whether there is data to read, or the end of the stream, within that time. A pidfd is readable once its process has
 /// ended.
 [[nodiscard]] inline bool readable_within(const file& watched, std::chrono::milliseconds timeout) noexcept {
+  using std::chrono::steady_clock;
+  const auto deadline = steady_clock::now() + timeout;
   pollfd one{.fd = watched.number(), .events = POLLIN, .revents = 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&one, 1, static_cast<int>(timeout.count()));
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
+  for (;;) {
+    const int ready = ::poll(&one, 1, static_cast<int>(timeout.count()));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+    timeout = std::chrono::ceil<std::chrono::milliseconds>(std::max(deadline - steady_clock::now(), {}));
+  }
 }
 
 /// Returns the code for an `errno` value: `out_of_resources`, `unsupported` or `not_permitted` where the value always

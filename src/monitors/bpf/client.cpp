@@ -4,15 +4,16 @@
 #include "monitors/bpf/failure.hpp"
 #include "monitors/bpf/slots.hpp"
 #include "monitors/bpf/wire.hpp"
+#include "os/background_closer.hpp"
 
+#include <cerrno>
+#include <chrono>
 #include <sys/socket.h>
 #include <sys/time.h>
 
 namespace pinfold::monitors {
 
 namespace {
-
-constexpr timeval answer_limit{.tv_sec = 5, .tv_usec = 0};
 
 result<void> check_server(const os::file& socket) noexcept {
   const auto peer = os::other_end(socket);
@@ -27,18 +28,23 @@ result<os::file> connect_to(std::string_view path) noexcept {
   if (!address) return tl::unexpected(address.error());
   os::file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return bpf_fail("cannot create a socket");
-  os::refuse_descriptors(socket);  // until it is known whose socket it is
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &answer_limit, sizeof answer_limit);
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &answer_limit, sizeof answer_limit);
+  const bool refused = os::refuse_descriptors(socket);  // until the owner of the socket is known
+  const timeval connect_limit{.tv_sec = bpf_answer_timeout.count(), .tv_usec = 0};
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &connect_limit, sizeof connect_limit);
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::connect(socket.number(), name, address->bytes) != 0)
     return bpf_fail("cannot connect to the socket of pinfold monitord");
-  if (auto whose = check_server(socket); !whose) return tl::unexpected(whose.error());
+  if (auto whose = check_server(socket); !whose) {
+    if (const os::background_closer closer(refused); closer.has_room()) closer.close(std::move(socket));
+    return tl::unexpected(whose.error());
+  }
   os::accept_descriptors(socket);
   return socket;
 }
 
 result<bpf_received> hear(const os::file& socket) noexcept {
+  if (!os::readable_within(socket, bpf_answer_timeout))
+    return fail_errno(errc::timed_out, ETIMEDOUT, "the monitor's server did not answer in time");
   auto heard = bpf_receive(socket.number());
   if (!heard || heard->message.refused == 0) return heard;
   const int native = heard->message.refused;
