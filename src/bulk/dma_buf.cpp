@@ -30,7 +30,7 @@ using answer = result<std::optional<dma_buf_position>>;
 using buffers = std::list<exported_dma_buf>;
 
 void close_all(const buffers& unused) noexcept {
-  for (const auto& one : unused) ::close(one.descriptor);
+  for (const auto& one : unused) os::close_number(one.descriptor);
 }
 
 dma_buf_position position_in(const exported_dma_buf& buffer, const range& memory, int descriptor) noexcept {

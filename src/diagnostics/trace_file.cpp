@@ -2,6 +2,7 @@
 #include <pinfold/trace_file.hpp>
 
 #include "diagnostics/trace_writer.hpp"
+#include "os/no_cancellation.hpp"
 #include "os/size_limit.hpp"
 
 #include <atomic>
@@ -35,6 +36,7 @@ result<void> begin_trace(const os::file& opened) noexcept {
 }
 
 result<std::shared_ptr<detail::trace_writer>> open_writer(const std::string& path, std::string complain_as) {
+  const detail::no_cancellation whole;
   os::file opened(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   if (!opened) return fail_errno(errc::driver_error, errno, "cannot open the trace file");
   if (auto begun = begin_trace(opened); !begun) return tl::unexpected(begun.error());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "diagnostics/trace_writer.hpp"
 
+#include "os/no_cancellation.hpp"
 #include "os/size_limit.hpp"
 
 #include <array>
@@ -170,6 +171,7 @@ void trace_writer::append(std::string_view line) {
 // Writes whole lines in one call, so that they do not mix with those of other processes. A program that closed the
 // descriptor may have another file of that number.
 void trace_writer::write_out() noexcept {
+  const no_cancellation whole;
   written_ = clock::now();
   std::string_view rest = buffer_;
   if (process_ != ::getpid() || failure_) rest = {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/selection/selection.hpp"
 #include "monitors/self_test/self_test.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <pinfold/monitors/report.hpp>
 
@@ -22,6 +23,7 @@ hazard_report look_at(const monitors::probe& event, const invalidation::monitor_
 }  // namespace
 
 monitors_report report_monitors() {
+  const detail::no_cancellation whole;
   monitors_report made;
   invalidation::monitor_set::members members;
   for (const kind& one : monitors::all_kinds()) {

@@ -173,6 +173,7 @@ std::size_t node_budget::used_bytes() const noexcept { return inside_->used_byte
 std::size_t node_budget::bytes_here() const noexcept { return inside_->bytes_here(); }
 
 std::vector<node_budget_member> node_budget::members() const {
+  const detail::no_cancellation guard;
   return members_in(inside_->shared(), [&](const node::slot& one) { return inside_->has_ended(one); });
 }
 

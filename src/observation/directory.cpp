@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where pages are.
 #include "os/file.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <pinfold/observation/reader.hpp>
 

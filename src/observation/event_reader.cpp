@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "observation/clock.hpp"
 #include "observation/page_source.hpp"
+#include "os/no_cancellation.hpp"
 #include "os/size_limit.hpp"
 
 #include <pinfold/observation/reader.hpp>
@@ -66,6 +67,7 @@ result<event_reader> event_reader::open(const std::string& path, bool from_oldes
 // An event is not there yet if its writer is between two steps. It is waited for in later calls, until the ring has
 // gone half its length beyond.
 result<std::vector<page_event>> event_reader::read() {
+  const detail::no_cancellation guard;
   std::vector<page_event> found;
   const auto written = state_->written();
   if (!written) return tl::unexpected(written.error());
@@ -95,6 +97,7 @@ result<std::vector<page_event>> event_reader::read() {
 std::uint64_t event_reader::lost() const noexcept { return state_->lost; }
 
 result<void> event_reader::want_stacks(std::chrono::nanoseconds how_long) noexcept {
+  const detail::no_cancellation guard;
   if (!state_->to.file()) {
     auto to = page_source::open(state_->path, true);
     if (!to) return tl::unexpected(to.error());

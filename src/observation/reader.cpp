@@ -6,6 +6,7 @@
 #include "observation/page_source.hpp"
 #include "observation/process_identity.hpp"
 #include "observation/text.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <optional>

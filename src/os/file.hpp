@@ -3,6 +3,8 @@
 /// A file descriptor that is closed exactly once, and the error codes of failed system calls.
 #pragma once
 
+#include "os/no_cancellation.hpp"
+
 #include <pinfold/error.hpp>
 
 #include <algorithm>
@@ -16,14 +18,21 @@
 
 namespace pinfold::os {
 
-/// Returns `owned`, or a copy of it with a number above 2 where its number is 0, 1 or 2. A program that closed its
-/// standard output still prints to number 1, and would print into the library's file. Returns -1, with `errno` set and
-/// `owned` closed, where no number is left. Safe in signal handlers.
+/// Closes the number, without cancellation: close is a cancellation point. By libc's function, which tools such as
+/// ThreadSanitizer watch. Safe in signal handlers.
+inline void close_number(int number) noexcept {
+  const detail::no_cancellation whole;
+  ::close(number);
+}
+
+/// Returns `owned`, or a copy of it with a number above 2 if its number is 0, 1 or 2. A program that closed its
+/// standard output still prints to number 1, and would print into the library's file. If no number is left, returns -1,
+/// with `errno` set and `owned` closed. Safe in signal handlers.
 [[nodiscard]] inline int above_standard(int owned) noexcept {
   if (owned < 0 || owned > STDERR_FILENO) return owned;
   const int higher = ::fcntl(owned, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int native = errno == EINVAL ? EMFILE : errno;  // EINVAL: RLIMIT_NOFILE is 3 or less
-  ::close(owned);
+  close_number(owned);
   if (higher < 0) errno = native;
   return higher;
 }
@@ -48,7 +57,7 @@ class file {
     return *this;
   }
   ~file() {
-    if (still_there()) ::close(number_);
+    if (still_there()) close_number(number_);
   }
 
   /// Whether the number still refers to the file that it was given for.

@@ -2,6 +2,7 @@
 #include "pools/pages.hpp"
 
 #include "os/check.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -35,7 +36,8 @@ void* at(std::uintptr_t address) noexcept { return reinterpret_cast<void*>(addre
 
 // Returns 1 when all of it lies in huge pages, 0 when not, and -1 when the kernel cannot tell.
 int all_huge(const range& memory) noexcept {
-  const int map = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  const detail::no_cancellation whole;
+  const int map = ::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
   if (map < 0) return -1;
   page_region found{};
   pagemap_scan asked{};

@@ -29,7 +29,7 @@ long mseal(std::uintptr_t begin, std::size_t bytes) noexcept { return ::syscall(
 }  // namespace
 
 void sealed_mapper::close_file() noexcept {
-  if (file_ >= 0) ::close(std::exchange(file_, -1));
+  if (file_ >= 0) os::close_number(std::exchange(file_, -1));
 }
 
 result<range> sealed_mapper::obtain(std::size_t bytes, page_kind kind) noexcept {

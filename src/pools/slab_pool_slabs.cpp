@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Making slabs and giving them back.
 #include "os/check.hpp"
+#include "os/no_cancellation.hpp"
 #include "pools/arena.hpp"
 #include "pools/slab_pool.hpp"
 
@@ -208,6 +209,7 @@ void slab_pool::keep_for_good(const std::shared_ptr<slab_pool>& core) noexcept {
 // not.
 void slab_pool::tell_abandoned() const noexcept try {
   if (!options_.abandoned) return;
+  const no_cancellation whole;
   auto stay = slabs();
   std::erase_if(stay, [](const slab_info& one) { return one.allocations == 0 && one.leases > 0; });
   options_.abandoned(stay);

@@ -42,6 +42,7 @@ bool has_ended(const release_target& what) noexcept {
 }  // namespace
 
 release_listener::state::~state() {
+  const detail::no_cancellation whole;
   if (inherited()) return;
   thread.stop();
   const auto deadline = std::chrono::steady_clock::now() + rest_takes;

@@ -82,6 +82,7 @@ struct cuda_ipc_exporter::state : std::enable_shared_from_this<state>, os::liste
 };
 
 cuda_ipc_exporter::state::~state() {
+  const detail::no_cancellation whole;
   if (shared->inherited()) return;
   os::process_list<state>::here().leave(*this);
   for (auto& [ordinal, one] : devices) {
@@ -219,6 +220,7 @@ cuda_ipc_exporter& cuda_ipc_exporter::operator=(cuda_ipc_exporter&&) noexcept = 
 cuda_ipc_exporter::~cuda_ipc_exporter() = default;
 
 result<cuda_ipc_exporter> cuda_ipc_exporter::create(cuda_ipc_exporter_options options) noexcept try {
+  const detail::no_cancellation whole;
   const auto calls = cuda::driver();
   if (!calls) return tl::unexpected(calls.error());
   const auto origin = fd_passing::new_origin();
@@ -243,6 +245,7 @@ result<cuda_shared> cuda_ipc_exporter::share(const void* pointer, std::size_t by
 }
 
 result<cuda_shared> cuda_ipc_exporter::share(std::uint64_t pointer, std::size_t bytes) noexcept try {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the exporter was moved from");
   if (state_->shared->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
   const auto wanted = range::of(pointer, bytes);
@@ -305,6 +308,7 @@ release_statistics cuda_ipc_exporter::retirements() const noexcept {
 
 result<std::size_t> cuda_ipc_exporter::announce_free(std::uint64_t pointer, std::size_t bytes,
                                                      std::chrono::milliseconds timeout) noexcept try {
+  const detail::no_cancellation whole;
   const auto where = range::of(pointer, bytes);
   if (!where) return tl::unexpected(where.error());
   const auto deadline = os::deadline_in(timeout, std::chrono::days{1});
@@ -322,6 +326,7 @@ result<std::size_t> cuda_ipc_exporter::announce_free(std::uint64_t pointer, std:
 }
 
 result<void> cuda_ipc_exporter::record(const cuda_shared& shared, void* stream) noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the exporter was moved from");
   if (state_->shared->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
   const std::scoped_lock guard(state_->mutex);

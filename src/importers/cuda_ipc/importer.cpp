@@ -3,6 +3,13 @@
 #include "importers/cuda_ipc/can_open.hpp"
 #include "importers/cuda_ipc/events.hpp"
 #include "importers/cuda_ipc/memory.hpp"
+#include "os/file.hpp"
+#include "os/no_cancellation.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <sys/eventfd.h>
 
 namespace pinfold {
 
@@ -40,6 +47,7 @@ struct cuda_ipc_importer::state {
 };
 
 cuda_ipc_importer::state::~state() {
+  const detail::no_cancellation whole;
   const auto* in = device.retained();
   if (in == nullptr) return;
   cuda_ipc::all_opened().give_back_all(
@@ -74,6 +82,7 @@ result<range> cuda_ipc_importer::check(const cuda_ipc_handle& handle) const noex
 }
 
 result<void> cuda_ipc_importer::can_open(const cuda_ipc_handle& handle) const noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the importer was moved from");
   return cuda_ipc::can_open(state_->options.device, handle, state_->options.confirm);
 }
@@ -127,6 +136,7 @@ void cuda_ipc_importer::tell_ends(std::function<void(peer_id, range, const cuda_
 }
 
 result<void> cuda_ipc_importer::wait(const cuda_shared& shared, void* stream) noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the importer was moved from");
   if (shared.event == cuda_ipc_event{}) return {};
   const auto in = state_->context();
@@ -135,6 +145,7 @@ result<void> cuda_ipc_importer::wait(const cuda_shared& shared, void* stream) no
 }
 
 result<std::uint64_t> cuda_ipc_importer::add_window(const memory_window& window) noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the importer was moved from");
   if (window.size == 0 || window.size > UINT64_MAX - window.base)
     return fail(errc::invalid_range, "the window is empty, or wraps around the address space");
@@ -144,6 +155,7 @@ result<std::uint64_t> cuda_ipc_importer::add_window(const memory_window& window)
 }
 
 result<void> cuda_ipc_importer::remove_window(const memory_window& window) noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto* in = state_->device.retained();
   if (in == nullptr) return fail(errc::invalid_argument, "there is no such window");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fd_passing/process.hpp"
 #include "importers/memfd/exporter_state.hpp"
+#include "os/no_cancellation.hpp"
 
 namespace pinfold {
 
@@ -42,6 +43,7 @@ memfd_exporter::~memfd_exporter() = default;
 std::uint64_t memfd_exporter::id() const noexcept { return state_ ? state_->id : 0; }
 
 result<memfd_exporter> memfd_exporter::create(memfd_exporter_options options) noexcept try {
+  const detail::no_cancellation whole;
   auto made = std::make_shared<state>();
   made->options = options;
   made->buffers = std::make_shared<memfd::served_table>();
@@ -100,6 +102,7 @@ release_statistics memfd_exporter::retirements() const noexcept {
 }
 
 result<memfd_buffer> memfd_exporter::allocate(std::size_t bytes, void* where) noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the exporter was moved from");
   if (state_->buffers->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
   std::unique_ptr<memfd_buffer::state> made(new (std::nothrow) memfd_buffer::state);

@@ -5,6 +5,7 @@
 #include "importers/memfd/handle.hpp"
 #include "importers/memfd/mapping.hpp"
 #include "importers/memfd/open_mappings.hpp"
+#include "os/no_cancellation.hpp"
 #include "os/page_bytes.hpp"
 #include "os/reservation.hpp"
 
@@ -118,6 +119,7 @@ memfd_importer::~memfd_importer() = default;
 result<range> memfd_importer::check(const memfd_handle& handle) const noexcept { return memfd::checked(handle); }
 
 result<void> memfd_importer::can_open(const memfd_handle& handle) const noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the importer was moved from");
   if (const auto allocation = permitted(handle, state_->options); !allocation)
     return tl::unexpected(allocation.error());

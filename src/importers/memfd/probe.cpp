@@ -2,6 +2,7 @@
 #include "fd_passing/client.hpp"
 #include "fd_passing/process.hpp"
 #include "importers/memfd/mapping.hpp"
+#include "os/no_cancellation.hpp"
 #include "os/page_bytes.hpp"
 
 #include <algorithm>
@@ -89,6 +90,7 @@ result<void> try_in_child(memfd_via via, const memfd_handle& handle) noexcept {
 }  // namespace
 
 result<void> probe_memfd(memfd_via via) noexcept {
+  const detail::no_cancellation whole;
   if (via == memfd_via::automatic) {
     auto direct = probe_memfd(memfd_via::pidfd);
     return direct ? direct : probe_memfd(memfd_via::scm);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/memfd/exporter_state.hpp"
+#include "os/no_cancellation.hpp"
 #include "os/page_bytes.hpp"
 #include "os/reservation.hpp"
 
@@ -149,6 +150,7 @@ std::size_t memfd_segments::segments() const noexcept {
 }
 
 result<memfd_handle> memfd_segments::add(std::size_t offset, std::size_t bytes) noexcept try {
+  const detail::no_cancellation whole;
   if (auto usable = usable_here(state_.get()); !usable) return tl::unexpected(usable.error());
   const auto where = state_->part(offset, bytes);
   if (!where) return tl::unexpected(where.error());
@@ -159,6 +161,7 @@ result<memfd_handle> memfd_segments::add(std::size_t offset, std::size_t bytes) 
 }
 
 result<memfd_handle> memfd_segments::grow(std::size_t bytes) noexcept try {
+  const detail::no_cancellation whole;
   if (auto usable = usable_here(state_.get()); !usable) return tl::unexpected(usable.error());
   const auto size = whole_pages(bytes);
   if (!size) return tl::unexpected(size.error());
