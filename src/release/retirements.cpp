@@ -34,7 +34,6 @@ result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::s
   list node{made};
   const std::scoped_lock guard(mutex_);
   if (abandoned_) return fail(errc::closed, "the exporter has ended");
-  if (auto started = start_freeing_locked(); !started) return tl::unexpected(started.error());
   if (auto begun = registry_->begin_retire(serial, timeout); !begun) return tl::unexpected(begun.error());
   made->free = std::move(free);
   pending_.splice(pending_.end(), node);
@@ -109,8 +108,8 @@ void retirements::settle() noexcept {
   if (due_.size() > had) freeing_.wake();
 }
 
-result<void> retirements::start_freeing_locked() {
-  if (own_) return {};
+result<void> retirements::start() noexcept {
+  PINFOLD_ASSERT(!own_, "an exporter starts once");
   own_ = shared_from_this();
   const auto body = [](void* self) {
     const std::shared_ptr<retirements> kept = static_cast<retirements*>(self)->own_;  // `free` may end the exporter

@@ -44,7 +44,10 @@ class retirements : public std::enable_shared_from_this<retirements> {
  public:
   retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept;
 
-  /// Begins the retirement of memory in the registry. If it fails, nothing has changed, and `free` is not taken.
+  /// Starts the thread, once. Not with the first retirement, which would then need descriptors and memory of its own.
+  [[nodiscard]] result<void> start() noexcept;
+
+  /// Begins the retirement of memory in the registry. On an error, nothing has changed, and `free` is not taken.
   [[nodiscard]] result<std::shared_ptr<retired>> begin(std::uint64_t serial, std::size_t bytes,
                                                        std::chrono::milliseconds timeout, free_call& free) noexcept;
 
@@ -74,7 +77,6 @@ class retirements : public std::enable_shared_from_this<retirements> {
   void take_over_budget_locked(list& into) noexcept;
   void take_locked(list& into, list::iterator what, retire_report last) noexcept;
   void free_all(list& taken) noexcept;
-  [[nodiscard]] result<void> start_freeing_locked();
   void free_until_stopped() noexcept;
 
   const std::shared_ptr<release_registry> registry_;

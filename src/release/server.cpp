@@ -48,6 +48,7 @@ result<server_owner> server::start(std::uint64_t exporter, std::size_t limbo_byt
   auto listener = listen_at(exporter);
   if (!listener) return tl::unexpected(listener.error());
   server_owner made(new server(exporter, limbo_bytes, std::move(*listener)));
+  if (auto started = made->retirements_->start(); !started) return tl::unexpected(started.error());
   if (auto started = made->thread_.start("pinfold-release", run, made.get()); !started)
     return tl::unexpected(started.error());
   return made;
