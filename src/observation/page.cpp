@@ -8,6 +8,8 @@
 #include "observation/text.hpp"
 #include "observation/words.hpp"
 #include "os/all_signals_blocked.hpp"
+#include "os/this_process.hpp"
+#include "os/wait_for_wake.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <pinfold/observation/counters.hpp>
@@ -232,7 +234,7 @@ void page::publish(bool complete) noexcept {
 void page::loop() noexcept {
   os::thread& self = *running_;
   for (int count = 1; self.goes_on(); ++count) {
-    static_cast<void>(os::readable_within(self.wake_end(), std::chrono::milliseconds(period_ns / 1'000'000)));
+    os::wait_for_wake(self, std::chrono::milliseconds(period_ns / 1'000'000));
     os::scoped_lock guard(mutex_);
     publish(count % complete_every == 0);
   }

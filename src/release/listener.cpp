@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <span>
 #include <utility>
 
 namespace pinfold {
@@ -33,7 +34,14 @@ fd_passing::exporter_id origin_of(const release_target& what) noexcept {
   return {what.id.exporter, what.start_time, what.pid};
 }
 
-/// Whether the exporter's process has ended, or ends just now.
+/// Polls. Sleeps briefly if that fails: no memory, or a descriptor limit below the number in use.
+void poll_or_rest(std::span<pollfd> watched, std::chrono::milliseconds most) noexcept {
+  constexpr std::chrono::milliseconds rest{10};
+  if (::poll(watched.data(), watched.size(), static_cast<int>(most.count())) < 0 && errno != EINTR)
+    ::poll(nullptr, 0, static_cast<int>(std::min(most, rest).count()));
+}
+
+/// Returns whether the exporter's process has ended, or is ending.
 bool has_ended(const release_target& what) noexcept {
   const auto there = fd_passing::open_process(origin_of(what));
   return there ? os::readable_within(*there, death_takes) : there.error() == errc::peer_gone;
@@ -53,8 +61,8 @@ void release_listener::state::send_rest(connection& to, std::chrono::steady_cloc
   for (flush(to); !to.broken && !to.unsent.empty(); flush(to)) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) return;
-    pollfd room{.fd = to.at.socket.number(), .events = POLLOUT, .revents = 0};
-    ::poll(&room, 1, static_cast<int>(left.count()));
+    pollfd room{.fd = release::watchable(to.at.socket), .events = POLLOUT, .revents = 0};
+    poll_or_rest({&room, 1}, left);
   }
 }
 
@@ -148,7 +156,7 @@ void release_listener::state::read_once(std::unique_lock<std::mutex>& guard, std
   PINFOLD_ASSERT(guard.owns_lock() && !from.has_reader && !from.broken, "one thread reads from a connection");
   from.has_reader = true;
   guard.unlock();
-  ::poll(watched.data(), watched.size(), static_cast<int>(most.count()));
+  poll_or_rest(watched, most);
   guard.lock();
   PINFOLD_ASSERT(from.has_reader, "a connection with a reader stays");
   from.has_reader = false;

@@ -4,13 +4,12 @@
 #include "os/check.hpp"
 #include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"
-#include "release/endpoint.hpp"
+#include "os/wait_for_wake.hpp"
 #include "release/steps.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <poll.h>
 #include <utility>
 
 namespace pinfold::release {
@@ -121,7 +120,7 @@ result<void> retirements::start() noexcept {
 }
 
 void retirements::free_until_stopped() noexcept {
-  constexpr std::chrono::milliseconds look_every{1000};  // the program may close the descriptor just before a poll
+  constexpr std::chrono::milliseconds poll_interval{1000};  // the program may close the descriptor just before a poll
   while (freeing_.goes_on()) {
     list taken;
     {
@@ -129,8 +128,7 @@ void retirements::free_until_stopped() noexcept {
       taken.splice(taken.end(), due_);
     }
     free_all(taken);
-    pollfd wake{.fd = watchable(freeing_.wake_end()), .events = POLLIN, .revents = 0};
-    if (taken.empty()) ::poll(&wake, 1, static_cast<int>(look_every.count()));
+    if (taken.empty()) os::wait_for_wake(freeing_, poll_interval);
   }
 }
 

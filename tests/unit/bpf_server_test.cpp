@@ -4,6 +4,8 @@
 #include "monitors/bpf/server.hpp"
 #include "support/fixtures/bpf_events.hpp"
 #include "support/host/privileges.hpp"
+#include "support/host/processor_time.hpp"
+#include "support/host/refused_call.hpp"
 #include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
@@ -85,6 +87,22 @@ TEST_F(bpf_served, process_without_privileges_sees_all_it_unmaps) {
   });
   EXPECT_EQ(client.reap(), 0);
   EXPECT_EQ(server().finish(), 0);
+}
+
+TEST_F(bpf_served, server_rests_and_stops_with_a_descriptor_limit_of_0) {
+  auto client = join();
+  ASSERT_TRUE(client) << describe(client.error());
+  const rlimit none{0, 0};
+  ASSERT_EQ(::prlimit(server().pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  client->reset();  // ends the poll in progress
+  EXPECT_TRUE(rests(server().pid()));
+  bool stopped = false;
+  server().talk().hang_up();
+  for (int i = 0; i < 3000 && !stopped; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    stopped = !server().runs();
+  }
+  EXPECT_TRUE(stopped);
 }
 
 TEST_F(bpf_served, clients_do_not_receive_each_others_events) {

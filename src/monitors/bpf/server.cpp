@@ -109,9 +109,18 @@ bool bpf_server::wait() {
   polled_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
   polled_.push_back({.fd = resting_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
   for (const auto& one : clients_) polled_.push_back({.fd = one.socket.number(), .events = POLLIN, .revents = 0});
-  ::poll(polled_.data(), polled_.size(), poll_timeout());
+  const int ready = ::poll(polled_.data(), polled_.size(), poll_timeout());
   resting_ = false;
+  if (ready < 0 && errno != EINTR) return rest();
   return polled_[0].revents == 0;
+}
+
+// Rests after a failed poll: no memory, or a descriptor limit below the number of clients. Returns false if the server
+// must stop.
+bool bpf_server::rest() const noexcept {
+  std::uint64_t count = 0;
+  ::poll(nullptr, 0, rest_ms);
+  return ::read(wake_.number(), &count, sizeof count) < 0 && errno == EAGAIN;
 }
 
 void bpf_server::hear_all() {

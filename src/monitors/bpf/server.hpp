@@ -72,6 +72,7 @@ class bpf_server {
   bpf_server(const bpf_server_options& options, os::file listener, os::file wake);
 
   [[nodiscard]] bool wait();
+  [[nodiscard]] bool rest() const noexcept;
   [[nodiscard]] int poll_timeout() const;
   void let_go();
   void hear_all();
