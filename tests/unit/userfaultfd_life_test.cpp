@@ -238,6 +238,46 @@ TEST_F(userfaultfd_monitor, R35_waiting_threads_continue_after_the_program_close
   EXPECT_EQ(child.reap(), 0);
 }
 
+// Runs in a child. Returns 0 if unmapping, and the monitor's end, wait for nothing after `change`, which makes polls of
+// the userfaultfd fail, and if the monitor reports everything as lost then.
+template <class F>
+int unmap_and_end_after(F change) {
+  ::alarm(60);
+  uffd_monitor own;
+  mapped memory(5 * page);
+  if (!own.monitor || !own.watch_for(memory.all())) return 1;
+  if (!change()) return 2;
+  event_log_reader reader(own.event_log);
+  for (std::size_t i = 0; i < 3; ++i)  // the poll in progress succeeds
+    if (::munmap(memory.at(i * page), page) != 0) return 3;
+  if (own->works() || !reader.lost(memory.all())) return 4;
+  if (own->watch(memory.part(3 * page, 4 * page))) return 5;
+  own.monitor.reset();
+  return ::munmap(memory.at(3 * page), page) == 0 ? 0 : 6;
+}
+
+TEST_F(userfaultfd_monitor, R35_waiting_threads_continue_with_a_descriptor_limit_of_0) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    return unmap_and_end_after([] {
+      const rlimit none{0, 0};
+      return ::setrlimit(RLIMIT_NOFILE, &none) == 0;
+    });
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST_F(userfaultfd_monitor, R35_waiting_threads_continue_after_the_program_made_all_descriptors_blocking) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    return unmap_and_end_after([] {
+      for (int number = 3; number < 100; ++number) ::fcntl(number, F_SETFL, 0);
+      return true;
+    });
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
 TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
   in.monitor.reset();
   child_process child([](line&) {

@@ -142,7 +142,9 @@ result<descriptor> open() noexcept {
 int poll_events(int uffd) noexcept {
   pollfd on{.fd = uffd, .events = POLLIN, .revents = 0};
   if (::syscall(SYS_ppoll, &on, 1, nullptr, nullptr, 0) < 0) return errno == EINTR ? 0 : errno;
-  return (on.revents & ~POLLIN) == 0 ? 0 : EBADF;
+  if ((on.revents & ~POLLIN) == 0) return 0;
+  ::syscall(SYS_fcntl, uffd, F_SETFL, O_NONBLOCK);  // the program may have changed it, and the next read must not wait
+  return EBADF;
 }
 
 event read_event(int uffd) noexcept {

@@ -85,10 +85,8 @@ int reader::unshare_descriptors() noexcept {
 
 void reader::run() noexcept {
   while (!rung_) {
-    if (poll_events(uffd_) == 0)
-      read_and_publish();
-    else
-      pause();
+    if (poll_events(uffd_) != 0) pause();
+    read_and_publish();
   }
   ::syscall(SYS_close, uffd_);  // before the thread's end, which may have to wait for this
 }
