@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_every = 1000ms;  // the program may close descriptors just before a poll
+constexpr auto poll_interval = 1000ms;  // the program may close descriptors just before a poll
 constexpr auto rest = 50ms;
 constexpr int accepts_a_round = 16;   // processes that are not admitted do not fill the list of importers
 constexpr int messages_a_round = 64;  // so that no importer delays another for long
@@ -134,7 +134,7 @@ void server::wait() noexcept {
                  "the list of descriptors has room for every importer");
   watched_.clear();
   watched_.push_back({.fd = watchable(thread_.wake_end()), .events = POLLIN, .revents = 0});
-  const bool room = importers_.size() < most_importers && closer_.has_room();
+  const bool room = !resting_ && importers_.size() < most_importers && closer_.has_room();
   watched_.push_back({.fd = room ? watchable(listener_) : -1, .events = POLLIN, .revents = 0});
   for (const importer& one : importers_) {
     // An importer that does not read its answers is not read from either.
@@ -142,7 +142,8 @@ void server::wait() noexcept {
     watched_.push_back({.fd = one.broken ? -1 : watchable(one.at.socket), .events = events, .revents = 0});
     watched_.push_back({.fd = watchable(one.at.process), .events = POLLIN, .revents = 0});
   }
-  const auto left = retirements_->next_deadline(closer_.has_room() ? look_every : rest);
+  const auto left = retirements_->next_deadline(resting_ || !closer_.has_room() ? rest : poll_interval);
+  resting_ = false;
   if (::poll(watched_.data(), watched_.size(), static_cast<int>(left.count())) < 0 && errno != EINTR)
     ::usleep(std::chrono::microseconds(rest).count());  // no memory, or a descriptor limit below the number in use
 }
@@ -231,12 +232,12 @@ bool server::has_many(pid_t process) const noexcept {
 }
 
 void server::accept_some() noexcept {
+  if (watched_.empty() || watched_[1].revents == 0) return;  // the first round has not polled
   for (int i = 0; i < accepts_a_round; ++i) {
     if (importers_.size() == most_importers || !listener_.still_there() || !closer_.has_room()) return;
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      if (os::code_for(errno) == errc::out_of_resources && errno != EAGAIN)
-        ::usleep(std::chrono::microseconds(rest).count());
+      resting_ = os::code_for(errno) == errc::out_of_resources && errno != EAGAIN;
       return;
     }
     auto at = endpoint::of(std::move(socket));

@@ -81,6 +81,7 @@ class server {
   std::vector<importer> importers_;
   std::vector<pollfd> watched_;  ///< wake, listener, then socket and process of each importer
   std::uint64_t last_number_ = 0;
+  bool resting_ = false;  ///< no descriptor was free for a connection
   os::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 #include "fd_passing/client.hpp"
 #include "release/server.hpp"
 #include "release/steps.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -121,6 +123,27 @@ TEST_F(release_server, R66_connections_that_are_turned_away_do_not_delay_an_impo
   EXPECT_TRUE(os::readable_within(*kept.back(), 60s));
   server.reset();
   release::at_step.store(nullptr);
+}
+
+TEST_F(release_server, R66_a_connection_without_a_descriptor_for_it_delays_no_importer) {
+  std::optional<lowered_limit> one(std::in_place, RLIMIT_NOFILE, lowest_free_descriptor() + 1);
+  auto other = fd_passing::connect_to({number, 0, 0}, fd_passing::socket_purpose::release);
+  ASSERT_TRUE(other);  // has the last descriptor
+  bool prompt = false;
+  for (int tries = 0; tries < 10 && !prompt; ++tries) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 10; ++i) {
+      say(release_kind::opening);
+      wait_for_message();
+      ASSERT_EQ(importer->receive(last), release::endpoint::received::message);
+    }
+    prompt = std::chrono::steady_clock::now() - start < 250ms;
+  }
+  EXPECT_TRUE(prompt) << "the server rests between any two of an importer's messages";
+  one.reset();
+  importer = release::endpoint::of(std::move(*other));
+  say(release_kind::opening);
+  EXPECT_TRUE(os::readable_within(importer->socket, 60s)) << "the server accepts no more";
 }
 
 TEST_F(release_server, R66_an_announcement_without_a_limit_waits_for_the_answer) {
