@@ -2,17 +2,23 @@
 // Processes without privileges get their own ring, and no other process's, from a privileged process (R32).
 #include "monitors/bpf/client.hpp"
 #include "monitors/bpf/server.hpp"
+#include "monitors/bpf/wire.hpp"
+#include "os/message.hpp"
 #include "support/fixtures/bpf_events.hpp"
+#include "support/host/lingering.hpp"
 #include "support/host/privileges.hpp"
 #include "support/host/processor_time.hpp"
 #include "support/host/refused_call.hpp"
 #include "support/processes/child_process.hpp"
+#include "support/processes/in_child.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <optional>
+#include <span>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 namespace pinfold::testing::bpf_server_test {
 namespace {
@@ -313,6 +319,45 @@ TEST_F(bpf_served, left_over_socket_is_replaced) {
   }
   EXPECT_EQ(server().finish(), 0);
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(bpf_server, path_of_a_server_that_accepts_nothing_is_refused_at_once) {
+  const auto path = ::testing::TempDir() + "pinfold-deaf-" + std::to_string(::getpid());
+  const auto at = bpf_address::of(path).value();
+  const auto* const to = reinterpret_cast<const sockaddr*>(&at.name);
+  const os::file deaf(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const os::file waits(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(deaf.number(), to, at.bytes), 0);
+  ASSERT_EQ(::listen(deaf.number(), 0), 0);
+  ASSERT_EQ(::connect(waits.number(), to, at.bytes), 0);
+  const auto began = std::chrono::steady_clock::now();
+  const std::jthread later([&](const std::stop_token& end) {
+    for (int i = 0; i < 900 && !end.stop_requested(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const os::file room(::accept(deaf.number(), nullptr, nullptr));
+  });
+  const auto server = bpf_server::start({.socket = path});
+  const auto took = std::chrono::steady_clock::now() - began;
+  ::unlink(path.c_str());
+  if (!server && server.error() != errc::invalid_argument) GTEST_SKIP() << "the kernel programs cannot be loaded";
+  EXPECT_FALSE(server);
+  EXPECT_LT(took, std::chrono::seconds(60));
+}
+
+TEST(bpf_server, end_does_not_wait_for_what_clients_sent) {
+  run_in_child([] {
+    ASSERT_TRUE(refuse_socket_option(option_pass_rights));
+    const auto socket = "@pinfold-test-" + std::to_string(::getpid());
+    auto made = bpf_server::start({.socket = socket});
+    if (!made) return;  // the kernel programs cannot be loaded
+    const auto asker = connect(socket);
+    const std::byte body{};
+    const int sent = lingering_socket();
+    ASSERT_EQ(os::send_message(asker.number(), {&body, 1}, {&sent, 1}, MSG_DONTWAIT), 0);
+    ::close(sent);
+    const auto began = std::chrono::steady_clock::now();
+    made->reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, lingers_for / 2);
+  });
 }
 
 TEST_F(bpf_served, file_that_took_the_name_of_the_socket_stays) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fcntl.h>
 #include <sys/eventfd.h>
 
 namespace pinfold::monitors {
@@ -33,7 +34,7 @@ bool is_left_over(const bpf_server_options& options, const bpf_address& address)
   struct stat found{};
   if (options.socket.front() == '@' || ::lstat(options.socket.c_str(), &found) != 0) return false;
   if (!S_ISSOCK(found.st_mode)) return false;
-  const os::file probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const os::file probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const auto* const name = reinterpret_cast<const sockaddr*>(&address.name);
   return ::connect(probe.number(), name, address.bytes) != 0 && errno == ECONNREFUSED;
 }
@@ -41,13 +42,18 @@ bool is_left_over(const bpf_server_options& options, const bpf_address& address)
 result<os::file> listen_at(const bpf_server_options& options) {
   const auto address = bpf_address::of(options.socket);
   if (!address) return tl::unexpected(address.error());
+  constexpr mode_t any_user = 0666;
+  if (options.socket.front() == '@' && options.mode != any_user)
+    return fail(errc::invalid_argument, "any user may connect to a name without a file: it has no permissions");
   os::file made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return bpf_fail("cannot create a socket");
   if (is_left_over(options, *address)) ::unlink(options.socket.c_str());
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::bind(made.number(), name, address->bytes) != 0)
     return fail_errno(errc::invalid_argument, errno, "cannot listen at this path");
-  const bool opened = options.socket.front() == '@' || ::chmod(options.socket.c_str(), options.mode) == 0;
+  // Not the permissions of a link with which the owner of the folder may have replaced the socket.
+  const bool opened = options.socket.front() == '@' ||
+                      ::fchmodat(AT_FDCWD, options.socket.c_str(), options.mode, AT_SYMLINK_NOFOLLOW) == 0;
   if (!opened || ::listen(made.number(), SOMAXCONN) != 0) return bpf_fail("cannot listen");
   return made;
 }
@@ -77,11 +83,13 @@ bpf_server::~bpf_server() {
   if (options_.socket.front() != '@' && ::lstat(options_.socket.c_str(), &there) == 0 && there.st_dev == made_.st_dev &&
       there.st_ino == made_.st_ino)
     ::unlink(options_.socket.c_str());
+  for (client& one : clients_) closer_.close(std::move(one.socket));
+  closer_.close(std::move(listener_));  // and the connections that it did not accept
 }
 
 void bpf_server::stop() noexcept {
   const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.number(), &one, sizeof one));
+  static_cast<void>(::syscall(SYS_write, wake_.number(), &one, sizeof one));  // write is a cancellation point
 }
 
 void bpf_server::run() {

@@ -85,7 +85,7 @@ class bpf_server {
   [[nodiscard]] std::size_t rings_of(uid_t user) const;
 
   const bpf_server_options options_;
-  const os::file listener_;
+  os::file listener_;
   const os::file wake_;
   struct stat made_{};                ///< the socket's file
   os::background_closer closer_;      ///< of connections: to any user
