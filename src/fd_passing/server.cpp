@@ -2,7 +2,7 @@
 #include "fd_passing/server.hpp"
 
 #include "fd_passing/client.hpp"
-#include "os/all_signals_blocked.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -16,18 +16,7 @@ constexpr int accepts_a_round = 16;  // connected importers are served first
 constexpr int rest_milliseconds = 50;
 constexpr int look_milliseconds = 1000;  // the program may close all descriptors just before a poll, and reuse them
 constexpr std::ptrdiff_t most_strangers = 16;
-constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none must not pile up descriptors
-
-result<file> listen_at(std::uint64_t exporter) noexcept {
-  file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener) return os::fail_system("cannot create the exporter's socket");
-  const socket_address address = address_of(exporter);
-  if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
-      ::listen(listener.number(), SOMAXCONN) != 0) {
-    return os::fail_system("cannot listen on the exporter's socket");
-  }
-  return listener;
-}
+constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none must not collect descriptors
 
 reply exhausted(std::uint64_t serial, int native) noexcept {
   return {.serial = serial, .state = reply_state::exhausted, .native = native};
@@ -40,64 +29,44 @@ reply refusal(std::uint64_t serial, const error& why) noexcept {
 
 }  // namespace
 
-result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<fd_provider> from) noexcept try {
-  auto listener = listen_at(exporter);
-  if (!listener) return tl::unexpected(listener.error());
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return os::fail_system("cannot create the exporter's wake-up sockets");
-  std::array<file, 2> wake{file(ends[0]), file(ends[1])};
-  if (!wake[0] || !wake[1]) return os::fail_system("cannot keep the exporter's wake-up sockets");
-  std::unique_ptr<server> made(new server(exporter, std::move(*listener), std::move(wake), std::move(from)));
-  if (const int native = made->launch(); native != 0) {
-    return fail_errno(os::code_for(native), native, "cannot start the exporter's thread");
+result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<fd_provider> from,
+                                              file& listener) noexcept try {
+  if (!listener) {
+    auto at = listen_at(exporter, socket_purpose::descriptors);
+    if (!at) return tl::unexpected(at.error());
+    listener = std::move(*at);
+  }
+  std::unique_ptr<server> made(new server(exporter, os::refuse_descriptors(listener), std::move(from)));
+  made->listener_ = std::move(listener);
+  if (auto started = made->thread_.start("pinfold-export", run, made.get()); !started) {
+    listener = std::move(made->listener_);
+    return tl::unexpected(started.error());
   }
   return made;
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's server");
 }
 
-server::server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<fd_provider> from)
-    : exporter_(exporter),
-      listener_(std::move(listener)),
-      wake_(std::move(wake[0])),
-      waker_(std::move(wake[1])),
-      provider_(std::move(from)),
-      closer_(os::refuse_descriptors(listener_)) {
+server::server(std::uint64_t exporter, bool closes_at_once, std::shared_ptr<fd_provider> from)
+    : exporter_(exporter), provider_(std::move(from)), closer_(closes_at_once) {
   clients_.reserve(most_clients);
   watched_.reserve(most_clients + 2);
 }
 
-int server::launch() noexcept {
-  const os::all_signals_blocked guard;
-  // Not std::thread: its destructor ends the process in a forked child, where the thread cannot be joined.
-  const auto entry = [](void* self) -> void* {
-    ::pthread_setname_np(::pthread_self(), "pinfold-export");
-    static_cast<server*>(self)->loop();
-    return nullptr;
-  };
-  const int native = ::pthread_create(&thread_, nullptr, entry, this);
-  running_ = native == 0;
-  return native;
-}
-
 server::~server() {
-  if (provider_->inherited()) return;
-  if (running_) stop();
+  const detail::no_cancellation whole;
+  if (provider_->inherited() || !listener_) return;
+  // After the program has closed the thread's sockets, a poll that began before watches the listener alone.
+  if (!thread_.wake_end().still_there())
+    static_cast<void>(
+        connect_to({.exporter = exporter_, .start_time = 0, .pid = 0}, socket_purpose::descriptors, late_patience));
+  thread_.stop();
   if (listener_.still_there()) ::shutdown(listener_.number(), SHUT_RDWR);
   while (!clients_.empty()) drop(clients_.end() - 1);
   closer_.close(std::move(listener_));  // and the connections that it did not accept
 }
 
-void server::stop() noexcept {
-  stop_.store(true, std::memory_order_seq_cst);
-  if (waker_.still_there()) {
-    ::shutdown(waker_.number(), SHUT_RDWR);
-  } else {  // closed by the program. A poll that began before still listens, one that began after ends by itself
-    static_cast<void>(connect_to({.exporter = exporter_, .start_time = 0, .pid = 0}));
-  }
-  ::pthread_join(thread_, nullptr);
-}
+void server::run(void* self) noexcept { static_cast<server*>(self)->loop(); }
 
 void server::loop() noexcept {
   while (wait()) {
@@ -109,9 +78,9 @@ void server::loop() noexcept {
 
 /// Waits for the next event. Returns false when the server is to stop.
 bool server::wait() noexcept {
-  if (stop_.load(std::memory_order_seq_cst) || !wake_.still_there()) return false;
+  if (thread_.stops() || !thread_.wake_end().still_there()) return false;
   watched_.clear();
-  watched_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
+  watched_.push_back({.fd = thread_.wake_end().number(), .events = POLLIN, .revents = 0});
   watched_.push_back({.fd = resting_ || !listening_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
   for (const client& peer : clients_) {
     watched_.push_back({.fd = peer.socket.number(), .events = POLLIN, .revents = 0});
@@ -126,7 +95,7 @@ bool server::wait() noexcept {
 bool server::recover() noexcept {
   std::ranges::for_each(watched_, [](pollfd& one) { one.revents = 0; });
   ::usleep(1000 * rest_milliseconds);
-  if (stop_.load(std::memory_order_seq_cst)) return false;
+  if (thread_.stops()) return false;
   drop_most_silent();
   return true;
 }

@@ -7,14 +7,12 @@
 #include "fd_passing/wire.hpp"
 #include "os/background_closer.hpp"
 #include "os/file.hpp"
+#include "os/thread.hpp"
 
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <poll.h>
-#include <pthread.h>
 #include <vector>
 
 namespace pinfold::fd_passing {
@@ -29,8 +27,10 @@ class server {
  public:
   static constexpr std::size_t most_clients = 256;
 
-  [[nodiscard]] static result<std::unique_ptr<server>> start(std::uint64_t exporter,
-                                                             std::shared_ptr<fd_provider> from) noexcept;
+  /// Starts the thread. Listens at the exporter's name, unless it is given the socket. If that fails, gives the socket
+  /// back: closed, it would leave the name to other users. Errors: `out_of_resources`, and the system's.
+  [[nodiscard]] static result<std::unique_ptr<server>> start(std::uint64_t exporter, std::shared_ptr<fd_provider> from,
+                                                             file& listener) noexcept;
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
@@ -44,11 +44,10 @@ class server {
     std::uint64_t last_round;  ///< the round of the loop in which the peer last sent a request
   };
 
-  server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<fd_provider> from);
-  [[nodiscard]] int launch() noexcept;
-  void stop() noexcept;
+  server(std::uint64_t exporter, bool closes_at_once, std::shared_ptr<fd_provider> from);
 
   // The thread calls all functions below.
+  static void run(void* self) noexcept;
   void loop() noexcept;
   [[nodiscard]] bool wait() noexcept;
   [[nodiscard]] bool recover() noexcept;
@@ -64,18 +63,14 @@ class server {
 
   const std::uint64_t exporter_;
   file listener_;
-  const file wake_;   ///< the thread's end of a pair of sockets
-  const file waker_;  ///< the other end, which the destructor shuts down
   const std::shared_ptr<fd_provider> provider_;
   os::background_closer closer_;  ///< of the listener, and of connections to other users
   std::vector<client> clients_;
   std::vector<pollfd> watched_;  ///< wake, listener, then the connections in their order
   std::uint64_t round_ = 0;
-  std::atomic<bool> stop_{false};
   bool listening_ = true;  ///< false once the program has closed the listener
   bool resting_ = false;   ///< true while no connection is accepted because there are no descriptors
-  bool running_ = false;
-  pthread_t thread_{};
+  os::thread thread_;
 };
 
 }  // namespace pinfold::fd_passing

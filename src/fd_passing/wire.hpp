@@ -10,11 +10,13 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
+#include "fd_passing/exporter_id.hpp"
 #include "os/message.hpp"
 
 #include <cstdint>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <utility>
 
 namespace pinfold::fd_passing {
 
@@ -60,6 +62,34 @@ enum class socket_purpose : std::uint8_t {
 /// Returns the address at which the exporter with that number listens.
 [[nodiscard]] socket_address address_of(std::uint64_t exporter,
                                         socket_purpose purpose = socket_purpose::descriptors) noexcept;
+
+/// Listens there. Errors: the system's.
+[[nodiscard]] result<file> listen_at(std::uint64_t exporter, socket_purpose purpose) noexcept;
+
+/// Closes a socket that listens. Another user may have connected, and the close of that connection may take as long as
+/// that user likes: no thread waits for it (os/background_closer.hpp).
+void close_listener(file listener) noexcept;
+
+/// A new exporter, and sockets that listen at its names, until a server takes them.
+struct new_exporter {
+  exporter_id id;
+  file descriptors;
+  file releases;
+
+  new_exporter(const exporter_id& made, file first, file second) noexcept
+      : id(made), descriptors(std::move(first)), releases(std::move(second)) {}
+  new_exporter(new_exporter&&) noexcept = default;
+  new_exporter& operator=(new_exporter&&) = delete;
+  ~new_exporter() {
+    close_listener(std::move(descriptors));
+    close_listener(std::move(releases));
+  }
+};
+
+/// Makes an exporter that listens at these of its names. The first socket shows the exporter's number to all processes
+/// of the host, and another user's may take the second name before this one: then makes another exporter. Errors: those
+/// of `new_origin`, and the system's.
+[[nodiscard]] result<new_exporter> listen_as_new(bool descriptors, bool releases) noexcept;
 
 /// Sends a reply without waiting, with `descriptor` unless that is -1. Returns 0 or an `errno` value.
 [[nodiscard]] int send_reply(const file& socket, reply what, int descriptor) noexcept;

@@ -23,18 +23,7 @@ constexpr auto poll_interval = 1000ms;  // the program may close descriptors jus
 constexpr auto rest = 50ms;
 constexpr int accepts_a_round = 16;   // processes that are not admitted do not fill the list of importers
 constexpr int messages_a_round = 64;  // so that no importer delays another for long
-constexpr int most_unread = 4096;     // more than a socket's buffer has room for
-
-result<os::file> listen_at(std::uint64_t exporter) noexcept {
-  os::file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener) return os::fail_system("cannot create the exporter's release socket");
-  const auto address = fd_passing::address_of(exporter, fd_passing::socket_purpose::release);
-  if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
-      ::listen(listener.number(), SOMAXCONN) != 0) {
-    return os::fail_system("cannot listen on the exporter's release socket");
-  }
-  return listener;
-}
+constexpr int most_unread = 4096;     // more than fits in a socket's buffer
 
 /// Without a pidfd, the end of the connection counts as that of the process. So an importer that is only short of room
 /// for one is turned away; one whose process has ended, or may have ended, too.
@@ -44,10 +33,11 @@ bool end_is_noticed(const endpoint& at) noexcept {
 
 }  // namespace
 
-result<server_owner> server::start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept try {
-  auto listener = listen_at(exporter);
-  if (!listener) return tl::unexpected(listener.error());
-  server_owner made(new server(exporter, limbo_bytes, std::move(*listener)));
+result<server_owner> server::start(std::uint64_t exporter, std::size_t limbo_bytes, os::file listener) noexcept try {
+  auto at = listener ? result<os::file>(std::move(listener))
+                     : fd_passing::listen_at(exporter, fd_passing::socket_purpose::release);
+  if (!at) return tl::unexpected(at.error());
+  server_owner made(new server(exporter, limbo_bytes, std::move(*at)));
   if (auto started = made->retirements_->start(); !started) return tl::unexpected(started.error());
   if (auto started = made->thread_.start("pinfold-release", run, made.get()); !started)
     return tl::unexpected(started.error());

@@ -27,8 +27,10 @@ class server {
   static constexpr std::size_t most_importers = 1024;
   static constexpr std::ptrdiff_t most_of_a_process = 128;
 
-  /// Starts the thread. Errors: `out_of_resources`, and the system's.
-  [[nodiscard]] static result<server_owner> start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept;
+  /// Starts the thread. Listens at the exporter's name, unless it is given the socket. Errors: `out_of_resources`, and
+  /// the system's.
+  [[nodiscard]] static result<server_owner> start(std::uint64_t exporter, std::size_t limbo_bytes,
+                                                  os::file listener = {}) noexcept;
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The release protocol over GPU memory that belongs to the application (R66). Both sides are children, which were
 // forked before any of them had a driver.
+#include "fd_passing/wire.hpp"
+#include "os/file.hpp"
+
 #include <pinfold/import_cache.hpp>
 #include <pinfold/importers/cuda_ipc.hpp>
 #include <pinfold/release/releasing_importer.hpp>
@@ -10,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -277,6 +281,16 @@ TEST_F(cuda_release, R66_a_free_that_is_announced_in_another_is_answered) {
   EXPECT_TRUE(ask(export_order{give::announce_in_free, 0, 60'000}).done);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
   EXPECT_FALSE(ask(import_order{take::find, shared}).right);
+}
+
+TEST(cuda_release_names, are_the_exporters_as_soon_as_one_is_public) {
+  child_process exporting([](line&) {
+    static_cast<void>(gpu());
+    const auto exporter = cuda_ipc_exporter::create({.release = true}).value();
+    const auto taken = fd_passing::listen_at(exporter.window(0, 0).exporter, fd_passing::socket_purpose::descriptors);
+    return !taken && taken.error().native == EADDRINUSE ? 0 : 1;
+  });
+  EXPECT_EQ(exporting.reap(), 0);
 }
 
 }  // namespace pinfold::testing::cuda_release_test

@@ -169,6 +169,23 @@ TEST_F(other_users_that_pass_descriptors, delay_neither_where_the_kernel_cannot_
   expect_no_delay(option_pass_rights);
 }
 
+TEST_F(other_users_that_pass_descriptors, delay_no_exporter_that_is_not_made_after_all) {
+  child_process exporting([](line& parent) {
+    if (!refuse_socket_option(option_pass_rights)) return 1;
+    auto named = fd_passing::listen_as_new(true, true);
+    if (!named || !parent.send(named->id.exporter) || !parent.receive<int>()) return 1;
+    const auto began = steady_clock::now();
+    {
+      const auto ended = std::move(named);
+    }
+    return parent.send(steady_clock::now() - began) ? 0 : 1;
+  });
+  const auto exporter = exporting.talk().receive<std::uint64_t>();
+  ASSERT_TRUE(exporter);
+  for (const bool to_release : {false, true}) ASSERT_EQ(stranger->ask<int>(visit{*exporter, 2, to_release, true}), 0);
+  EXPECT_LT(exporting.ask<steady_clock::duration>(0), lingers_for / 2);
+}
+
 /// A process of another user that listens at the names of an exporter, and never answers.
 int take_names(line& parent) {
   if (!become_nobody()) return 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/context.hpp"
 #include "fd_passing/host.hpp"
-#include "fd_passing/process.hpp"
 #include "fd_passing/server.hpp"
+#include "fd_passing/wire.hpp"
 #include "importers/cuda_ipc/handle.hpp"
 #include "importers/cuda_ipc/shares.hpp"
 #include "os/deadline.hpp"
@@ -74,8 +74,8 @@ struct cuda_ipc_exporter::state : std::enable_shared_from_this<state>, os::liste
   const cuda_ipc_exporter_options options;
   const std::shared_ptr<cuda_ipc::shares> shared;
   const release::server_owner releases;  ///< null without `release`
-  std::uint64_t id = 0;
-  std::uint64_t start_time = 0;
+  fd_passing::exporter_id id{};
+  os::file listener;  ///< for `service`; empty without `release`, as nothing shows the exporter's name before
   std::mutex mutex;
   std::map<int, exporting_device> devices;
   std::unique_ptr<fd_passing::server> service;  // made with the first memory
@@ -84,6 +84,7 @@ struct cuda_ipc_exporter::state : std::enable_shared_from_this<state>, os::liste
 cuda_ipc_exporter::state::~state() {
   const detail::no_cancellation whole;
   if (shared->inherited()) return;
+  fd_passing::close_listener(std::move(listener));
   os::process_list<state>::here().leave(*this);
   for (auto& [ordinal, one] : devices) {
     if (one.event == nullptr) continue;
@@ -119,7 +120,7 @@ result<void> cuda_ipc_exporter::state::make_event(exporting_device& on) const no
 result<void> cuda_ipc_exporter::state::serve() noexcept {
   const std::scoped_lock guard(mutex);
   if (service) return {};
-  auto made = fd_passing::server::start(id, shared);
+  auto made = fd_passing::server::start(id.exporter, shared, listener);
   if (!made) return tl::unexpected(made.error());
   service = std::move(*made);
   return {};
@@ -178,13 +179,13 @@ result<cuda_shared> cuda_ipc_exporter::state::share(range wanted) {
   if (auto serving = serve(); !serving) return tl::unexpected(serving.error());
   const auto pool = *kind == cuda_memory_kind::pool ? shared->serial_of(facts->pool) : 0;
   const auto make = [&](std::uint64_t serial) -> result<cuda_ipc_handle> {
-    cuda_ipc_handle handle{.exporter = id,
+    cuda_ipc_handle handle{.exporter = id.exporter,
                            .serial = serial,
                            .base = what->where.begin,
                            .size = what->where.size(),
                            .buffer_id = facts->buffer_id,
-                           .start_time = start_time,
-                           .pid = shared->process(),
+                           .start_time = id.start_time,
+                           .pid = id.pid,
                            .kind = static_cast<std::uint32_t>(*kind),
                            .pool = pool,
                            .host = fd_passing::this_host()};
@@ -223,17 +224,17 @@ result<cuda_ipc_exporter> cuda_ipc_exporter::create(cuda_ipc_exporter_options op
   const detail::no_cancellation whole;
   const auto calls = cuda::driver();
   if (!calls) return tl::unexpected(calls.error());
-  const auto origin = fd_passing::new_origin();
-  if (!origin) return tl::unexpected(origin.error());
+  auto named = fd_passing::listen_as_new(options.release, options.release);
+  if (!named) return tl::unexpected(named.error());
   release::server_owner releases;
   if (options.release) {
-    auto started = release::server::start(origin->exporter, options.limbo_bytes);
+    auto started = release::server::start(named->id.exporter, options.limbo_bytes, std::move(named->releases));
     if (!started) return tl::unexpected(started.error());
     releases = std::move(*started);
   }
   auto made = std::make_shared<state>(**calls, options, std::move(releases));
-  made->id = origin->exporter;
-  made->start_time = origin->start_time;
+  made->id = named->id;
+  made->listener = std::move(named->descriptors);
   os::process_list<state>::here().join(*made);
   return cuda_ipc_exporter(std::move(made));
 } catch (const std::bad_alloc&) {
@@ -279,7 +280,7 @@ result<std::vector<cuda_shared>> cuda_ipc_exporter::share_segments(std::uint64_t
 }
 
 memory_window cuda_ipc_exporter::window(std::uint64_t reserved, std::size_t bytes) const noexcept {
-  return {state_ ? state_->id : 0, reserved, bytes};
+  return {state_ ? state_->id.exporter : 0, reserved, bytes};
 }
 
 result<retirement> cuda_ipc_exporter::begin_retire(const void* pointer, std::chrono::milliseconds timeout,

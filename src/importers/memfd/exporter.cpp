@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fd_passing/process.hpp"
+#include "fd_passing/wire.hpp"
 #include "importers/memfd/exporter_state.hpp"
 #include "os/no_cancellation.hpp"
 
@@ -40,24 +40,23 @@ memfd_exporter::memfd_exporter(memfd_exporter&&) noexcept = default;
 memfd_exporter& memfd_exporter::operator=(memfd_exporter&&) noexcept = default;
 memfd_exporter::~memfd_exporter() = default;
 
-std::uint64_t memfd_exporter::id() const noexcept { return state_ ? state_->id : 0; }
+std::uint64_t memfd_exporter::id() const noexcept { return state_ ? state_->id.exporter : 0; }
 
 result<memfd_exporter> memfd_exporter::create(memfd_exporter_options options) noexcept try {
   const detail::no_cancellation whole;
   auto made = std::make_shared<state>();
   made->options = options;
   made->buffers = std::make_shared<memfd::served_table>();
-  const auto origin = fd_passing::new_origin();
-  if (!origin) return tl::unexpected(origin.error());
-  made->id = origin->exporter;
-  made->start_time = origin->start_time;
+  auto named = fd_passing::listen_as_new(options.serve, options.release);
+  if (!named) return tl::unexpected(named.error());
+  made->id = named->id;
   if (options.serve) {
-    auto service = fd_passing::server::start(made->id, made->buffers);
+    auto service = fd_passing::server::start(made->id.exporter, made->buffers, named->descriptors);
     if (!service) return tl::unexpected(service.error());
     made->service = std::move(*service);
   }
   if (options.release) {
-    auto releases = release::server::start(made->id, options.limbo_bytes);
+    auto releases = release::server::start(made->id.exporter, options.limbo_bytes, std::move(named->releases));
     if (!releases) return tl::unexpected(releases.error());
     made->releases = std::move(*releases);
   }
@@ -70,7 +69,7 @@ result<retirement> memfd_exporter::begin_retire(memfd_buffer&& buffer, std::chro
   if (!state_) return fail(errc::closed, "the exporter was moved from");
   if (state_->buffers->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
   if (!state_->releases) return fail(errc::unsupported, "the exporter was made without `release`");
-  if (!buffer.state_ || buffer.state_->handle.exporter != state_->id)
+  if (!buffer.state_ || buffer.state_->handle.exporter != state_->id.exporter)
     return fail(errc::invalid_argument, "not a buffer of this exporter");
   const auto kept = std::make_shared<memfd_buffer>();
   release::free_call free = [kept]() -> result<void> {

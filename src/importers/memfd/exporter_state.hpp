@@ -3,6 +3,7 @@
 /// What an exporter's buffers and segments need of it.
 #pragma once
 
+#include "fd_passing/exporter_id.hpp"
 #include "fd_passing/host.hpp"
 #include "fd_passing/server.hpp"
 #include "importers/memfd/memory.hpp"
@@ -21,8 +22,7 @@ inline constexpr auto no_memory = "no memory for the exporter's own records";
 
 struct memfd_exporter::state {
   memfd_exporter_options options;
-  std::uint64_t id = 0;
-  std::uint64_t start_time = 0;
+  fd_passing::exporter_id id{};
   std::shared_ptr<memfd::served_table> buffers;
   std::unique_ptr<fd_passing::server> service;
   release::server_owner releases;  ///< null without `release`
@@ -30,13 +30,13 @@ struct memfd_exporter::state {
 
   [[nodiscard]] memfd_handle next_handle(const memfd::exported_memory& memory) noexcept {
     return memfd::completed({.magic = memfd::handle_magic,
-                             .exporter = id,
+                             .exporter = id.exporter,
                              .serial = last_serial.fetch_add(1, std::memory_order_relaxed) + 1,
                              .base = reinterpret_cast<std::uintptr_t>(memory.data()),
                              .size = memory.size(),
                              .inode = memory.inode(),
-                             .start_time = start_time,
-                             .pid = buffers->process(),
+                             .start_time = id.start_time,
+                             .pid = id.pid,
                              .descriptor = memory.descriptor(),
                              .access = static_cast<std::uint16_t>(options.access),
                              .host = static_cast<std::uint16_t>(fd_passing::this_host()),

@@ -224,7 +224,7 @@ result<memfd_segments> memfd_exporter::reserve(std::size_t bytes) noexcept {
   made->exporter = state_;
   made->served = state_->buffers;
   if (state_->releases) made->registry = state_->releases->registry();
-  made->window = {state_->id, reinterpret_cast<std::uintptr_t>(place->data()), *size};
+  made->window = {state_->id.exporter, reinterpret_cast<std::uintptr_t>(place->data()), *size};
   made->place = std::move(*place);
   return memfd_segments(std::move(made));
 }

@@ -47,6 +47,7 @@ result<os::file> listen_at(const bpf_server_options& options) {
     return fail(errc::invalid_argument, "any user may connect to a name without a file: it has no permissions");
   os::file made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return bpf_fail("cannot create a socket");
+  os::refuse_descriptors(made);  // before it listens: connections have what the listener had when they were made
   if (is_left_over(options, *address)) ::unlink(options.socket.c_str());
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::bind(made.number(), name, address->bytes) != 0)
