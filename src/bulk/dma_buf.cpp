@@ -2,6 +2,7 @@
 #include "os/check.hpp"
 #include "os/file.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/this_process.hpp"
 
 #include <pinfold/detail/or_error.hpp>
 #include <pinfold/dma_buf.hpp>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <fcntl.h>
 #include <list>
 #include <mutex>
@@ -55,8 +57,8 @@ struct shared_dma_buf::state {
 
   using lock = std::unique_lock<std::mutex>;
 
-  // A child of fork(2) has requests that no thread ends, and the mutex may be locked there.
-  [[nodiscard]] bool here() const noexcept { return ::getpid() == process; }
+  // In a child of fork(2), no thread ends the requests, and the mutex may be locked.
+  [[nodiscard]] bool here() const noexcept { return os::this_process() == process; }
 
   [[nodiscard]] bool is_requested(const range& memory) const noexcept { return any_overlaps(requests, memory); }
 
@@ -169,7 +171,7 @@ struct shared_dma_buf::state {
     return std::any_of(list.begin(), list.end(), [&](const range& one) { return one.overlaps(memory); });
   }
 
-  const ::pid_t process = ::getpid();
+  const std::uint64_t process = os::this_process();
   std::mutex mutex;
   std::condition_variable exported;
   const export_function exporter;

@@ -4,11 +4,11 @@
 #include "c/release.hpp"
 #include "c/releasing.hpp"
 #include "c/structure.hpp"
+#include "os/this_process.hpp"
 
 #include <pinfold/release_carried.h>
 
 #include <memory>
-#include <unistd.h>
 
 namespace pinfold::c {
 
@@ -48,8 +48,8 @@ int pinfold_release_listener_destroy(pinfold_release_listener* listener) {
   if (listener == nullptr) return PINFOLD_OK;
   if (c::callback::of_listener(listener->users.get()))
     return c::refuse(errc::in_use_conflict, "called from `send` of the listener");
-  // In a child of fork(2), the caches are the parent's and never end.
-  if (listener->process == ::getpid() && listener->users.use_count() > 1)
+  // In a child of fork(2), the caches belong to the parent and never end.
+  if (listener->process == os::this_process() && listener->users.use_count() > 1)
     return c::refuse(errc::in_use_conflict, "a cache over the listener was not destroyed");
   const detail::no_cancellation guard;
   delete listener;

@@ -3,18 +3,19 @@
 #include "c/release.hpp"
 #include "c/structure.hpp"
 #include "c/timeout.hpp"
+#include "os/this_process.hpp"
 
 #include <pinfold/importers/cuda_ipc.hpp>
 #include <pinfold/importers/memfd.hpp>
 #include <pinfold/release/registry.hpp>
 #include <pinfold/release_carried.h>
 
+#include <cstdint>
 #include <cstring>
-#include <unistd.h>
 
 struct pinfold_release_registry {
   pinfold::release_registry of;
-  pid_t process = ::getpid();
+  std::uint64_t process = pinfold::os::this_process();
 };
 
 namespace pinfold::c {
@@ -43,7 +44,8 @@ result<release_id> id_in(const void* handle, std::size_t bytes) {
 template <class Registry, class Body>
 int with(Registry* registry, Body&& body) noexcept {
   if (registry == nullptr) return refuse(errc::invalid_argument, "the registry is null");
-  if (registry->process != ::getpid()) return refuse(errc::unsupported, "the registry belongs to the parent process");
+  if (registry->process != os::this_process())
+    return refuse(errc::unsupported, "the registry belongs to the parent process");
   return guarded([&] { return body(registry->of); });
 }
 

@@ -4,19 +4,20 @@
 #pragma once
 
 #include "c/built_in.hpp"
+#include "os/this_process.hpp"
 
 #include <pinfold/release/listener.hpp>
 #include <pinfold/release/releasing_importer.hpp>
 #include <pinfold/release_carried.h>
 
+#include <cstdint>
 #include <memory>
-#include <unistd.h>
 #include <utility>
 
 struct pinfold_release_listener {
   std::shared_ptr<void> users;  ///< each cache over the listener has a copy; its address marks calls of `send`
   pinfold::release_listener of;
-  pid_t process = ::getpid();
+  std::uint64_t process = pinfold::os::this_process();
 };
 
 namespace pinfold::c {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/context.hpp"
 
+#include "os/this_process.hpp"
+
 #include <cerrno>
 #include <new>
-#include <unistd.h>
 
 namespace pinfold::cuda {
 
 primary_context::primary_context(const driver_table& calls, int ordinal, device number, context held,
                                  const uuid& id) noexcept
-    : calls_(calls), ordinal_(ordinal), number_(number), held_(held), id_(id), process_(::getpid()) {}
+    : calls_(calls), ordinal_(ordinal), number_(number), held_(held), id_(id), process_(os::this_process()) {}
 
 primary_context::~primary_context() {
   if (!inherited()) static_cast<void>(calls_.device_primary_ctx_release(number_));
 }
 
-bool primary_context::inherited() const noexcept { return ::getpid() != process_; }
+bool primary_context::inherited() const noexcept { return os::this_process() != process_; }
 
 std::uint64_t primary_context::life() const noexcept {
   unsigned long long id = 0;
@@ -59,8 +60,8 @@ result<std::shared_ptr<primary_context>> primary_context::of(int ordinal) noexce
 
 result<const primary_context*> device_context::get(int ordinal) noexcept {
   constexpr auto no_driver = "a CUDA context does not survive fork(2)";
-  const int here = ::getpid();
-  int begun = 0;
+  const auto here = os::this_process();
+  std::uint64_t begun = 0;
   if (!process_.compare_exchange_strong(begun, here, std::memory_order_seq_cst) && begun != here)
     return fail(errc::unsupported, no_driver);
   const std::scoped_lock guard(mutex_);
@@ -73,13 +74,13 @@ result<const primary_context*> device_context::get(int ordinal) noexcept {
 }
 
 const primary_context* device_context::retained() const noexcept {
-  if (process_.load(std::memory_order_seq_cst) != ::getpid()) return nullptr;
+  if (process_.load(std::memory_order_seq_cst) != os::this_process()) return nullptr;
   const std::scoped_lock guard(mutex_);
   return retained_.get();
 }
 
 std::shared_ptr<const primary_context> device_context::shared() const noexcept {
-  if (process_.load(std::memory_order_seq_cst) != ::getpid()) return nullptr;
+  if (process_.load(std::memory_order_seq_cst) != os::this_process()) return nullptr;
   const std::scoped_lock guard(mutex_);
   return retained_;
 }

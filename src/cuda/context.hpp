@@ -95,7 +95,7 @@ class primary_context {
   const device number_;
   const context held_;
   const uuid id_;
-  const int process_;
+  const std::uint64_t process_;
 };
 
 /// The primary context that a back end uses, retained at its first use. Thread-safe.
@@ -111,9 +111,9 @@ class device_context {
   [[nodiscard]] std::shared_ptr<const primary_context> shared() const noexcept;
 
  private:
-  // The process whose threads may hold the mutex, set before the first of them takes it; 0: none yet. Making a context
-  // takes long, and in a child that was forked meanwhile no thread unlocks the mutex.
-  std::atomic<int> process_{0};
+  // The process whose threads may hold the mutex, set before the first of them locks it; 0: none yet. Making a context
+  // takes long, and in a child forked meanwhile no thread unlocks the mutex.
+  std::atomic<std::uint64_t> process_{0};
   mutable std::mutex mutex_;
   std::shared_ptr<primary_context> retained_;  // written once
 };

@@ -2,13 +2,14 @@
 #include "cuda/driver.hpp"
 
 #include "cuda/only.hpp"
+#include "os/this_process.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <new>
-#include <unistd.h>
 
 namespace pinfold::cuda {
 
@@ -67,9 +68,9 @@ struct loaded {
 // Returns null in the child of a process that had begun to load the driver: the loading thread is not in the child, and
 // a loaded driver does not work there.
 const loaded* library() noexcept {
-  static constinit std::atomic<int> process{0};
-  const int here = ::getpid();
-  int begun = 0;
+  static constinit std::atomic<std::uint64_t> process{0};
+  const auto here = os::this_process();
+  std::uint64_t begun = 0;
   if (!process.compare_exchange_strong(begun, here, std::memory_order_seq_cst) && begun != here) return nullptr;
   return &only<loaded>();
 }

@@ -3,6 +3,7 @@
 
 #include "os/no_cancellation.hpp"
 #include "os/size_limit.hpp"
+#include "os/this_process.hpp"
 
 #include <array>
 #include <cerrno>
@@ -26,7 +27,7 @@ constexpr std::chrono::milliseconds oldest{100};
 // The writers to flush at exit. One object for each process, so that a child of fork finds neither its parent's buffers
 // nor a mutex that no thread unlocks.
 struct writers_at_exit {
-  const pid_t process = ::getpid();
+  const std::uint64_t process = os::this_process();
   std::mutex guard;
   std::vector<std::weak_ptr<trace_writer>> all;
 };
@@ -35,7 +36,7 @@ std::atomic<writers_at_exit*> known_writers{nullptr};
 
 void flush_all() {
   auto* known = known_writers.load(std::memory_order_seq_cst);
-  if (known == nullptr || known->process != ::getpid()) return;
+  if (known == nullptr || known->process != os::this_process()) return;
   std::lock_guard guard(known->guard);
   for (const auto& weak : known->all)
     if (const auto one = weak.lock()) static_cast<void>(one->flush());
@@ -44,7 +45,7 @@ void flush_all() {
 // Never freed: caches in static storage may end after everything else.
 writers_at_exit& writers_here() {
   auto* known = known_writers.load(std::memory_order_seq_cst);
-  while (known == nullptr || known->process != ::getpid()) {
+  while (known == nullptr || known->process != os::this_process()) {
     auto fresh = std::make_unique<writers_at_exit>();
     if (!known_writers.compare_exchange_strong(known, fresh.get(), std::memory_order_seq_cst)) continue;
     static_cast<void>(std::atexit(flush_all));

@@ -118,9 +118,10 @@ result<std::shared_ptr<connection>> connection_table::find_or_make(transport via
 std::shared_ptr<connection> connection_table::find(const exporter_id& to) noexcept {
   slots inherited;
   const std::scoped_lock hold(mutex_);
-  if (process_ != ::getpid()) {  // a forked child would read its parent's answers, and leave its own to the parent
+  if (process_ !=
+      os::this_process()) {  // a forked child would read its parent's answers, and leave its own to the parent
     inherited.swap(slots_);
-    process_ = ::getpid();
+    process_ = os::this_process();
   }
   const auto found = slots_.find(to);
   if (found == slots_.end()) return nullptr;

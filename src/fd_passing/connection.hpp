@@ -5,9 +5,12 @@
 
 #include "fd_passing/exporter_id.hpp"
 #include "os/file.hpp"
+#include "os/this_process.hpp"
 #include "os/thread.hpp"
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,8 +18,6 @@
 #include <memory>
 #include <mutex>
 #include <poll.h>
-#include <sys/types.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -100,8 +101,8 @@ class connection_table : public std::enable_shared_from_this<connection_table> {
   std::mutex mutex_;
   slots slots_;
   std::uint64_t uses_ = 0;
-  pid_t process_ = ::getpid();
-  const pid_t maker_ = ::getpid();
+  std::uint64_t process_ = os::this_process();
+  const std::uint64_t maker_ = os::this_process();
   const end_call ended_;
   bool watches_ = false;
   os::thread thread_;

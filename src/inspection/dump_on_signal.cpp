@@ -4,6 +4,8 @@
 #include "os/mutex.hpp"
 #include "os/no_cancellation.hpp"
 #include "os/own_user.hpp"
+#include "os/size_limit.hpp"
+#include "os/this_process.hpp"
 
 #include <pinfold/dump_on_signal.hpp>
 
@@ -12,6 +14,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -40,8 +43,8 @@ constinit std::atomic<destination*> where{nullptr};
 constinit os::mutex installing;
 struct sigaction earlier_actions[NSIG];  // of signals with `installed`
 constinit std::array<std::atomic<bool>, NSIG> installed{};
-constinit std::atomic<int> dumping_process{0};  // 0: none. A child of fork(2) may find its parent here
-inspection::text_dump dump;                     // of the thread that set `dumping_process`
+constinit std::atomic<std::uint64_t> dumping_process{0};  // 0: none. A child of fork(2) may find its parent here
+inspection::text_dump dump;                              // of the thread that set `dumping_process`
 
 // Whether it is a file of this user's: others may write to the folder, and make files, pipes and links there.
 bool may_be_written(int descriptor) noexcept {
@@ -72,10 +75,10 @@ int open_file(const destination* in, int process) noexcept {
 }
 
 void dump_now(int signal) noexcept {
-  const auto process = static_cast<int>(::syscall(SYS_getpid));
+  const auto process = os::this_process();
   auto other = dumping_process.load(std::memory_order_relaxed);
   if (other == process || !dumping_process.compare_exchange_strong(other, process, std::memory_order_acquire)) return;
-  const int file = open_file(where.load(std::memory_order_acquire), process);
+  const int file = open_file(where.load(std::memory_order_acquire), static_cast<int>(::syscall(SYS_getpid)));
   dump.write(file, reinterpret_cast<std::uintptr_t>(&debugging::pinfold_debug_v1), signal);
   if (file != STDERR_FILENO) ::syscall(SYS_close, file);
   dumping_process.store(0, std::memory_order_release);

@@ -91,7 +91,7 @@ void page::in_child() noexcept {
 }
 
 page::page(std::string path, std::byte* mapped) noexcept
-    : path_(std::move(path)), memory_(mapped), process_(::getpid()) {}
+    : path_(std::move(path)), memory_(mapped), process_(os::this_process()) {}
 
 result<page*> page::make() {
   if (forks_unwatched != 0)
@@ -132,7 +132,7 @@ page* page::if_there() noexcept {
 // The page itself stays, for threads that write to it.
 void page::remove_file() noexcept {
   page* const mine = if_there();
-  if (mine == nullptr || ::getpid() != mine->process_) return;
+  if (mine == nullptr || os::this_process() != mine->process_) return;
   set(mine->header().state, static_cast<std::uint32_t>(page_state::ended));
   static_cast<void>(::unlink(mine->path_.c_str()));
 }

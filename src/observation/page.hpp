@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <sys/types.h>
 
 namespace pinfold::observation {
 
@@ -100,7 +99,7 @@ class page {
 
   const std::string path_;
   std::byte* const memory_;
-  const pid_t process_;
+  const std::uint64_t process_;
   page* earlier_ = nullptr;
   std::atomic<std::uint64_t> last_number_{0};
   os::mutex mutex_;

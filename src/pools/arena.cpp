@@ -2,14 +2,15 @@
 #include "pools/arena.hpp"
 
 #include "os/check.hpp"
+#include "os/this_process.hpp"
 #include "pools/sealed_pages.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
-#include <unistd.h>
 
 namespace pinfold {
 
@@ -29,14 +30,14 @@ namespace pools {
 arena* arena::of_this_process() noexcept {
   static constinit std::atomic<arena*> current{nullptr};
   arena* found = current.load(std::memory_order_acquire);
-  const pid_t process = ::getpid();
+  const auto process = os::this_process();
   if (found != nullptr && found->process_ == process) return found;
   std::unique_ptr<arena> fresh(new (std::nothrow) arena(process, found));
   if (!fresh) return nullptr;
   return current.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel) ? fresh.release() : found;
 }
 
-arena::arena(pid_t process, arena* parents) noexcept
+arena::arena(std::uint64_t process, arena* parents) noexcept
     : limit_(parents == nullptr ? sealed_arena::default_limit : parents->limit_.load(std::memory_order_seq_cst)),
       process_(process),
       parents_(parents) {}

@@ -8,8 +8,8 @@
 #include <pinfold/pools/sealed_arena.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
-#include <sys/types.h>
 #include <vector>
 
 namespace pinfold::pools {
@@ -34,12 +34,12 @@ class arena {
     bool idle;
   };
 
-  arena(pid_t process, arena* parents) noexcept;
+  arena(std::uint64_t process, arena* parents) noexcept;
   [[nodiscard]] piece* idle_piece(std::size_t bytes, page_kind wanted) noexcept;
 
   std::atomic<std::size_t> limit_;  // a child starts with its parent's limit
-  const pid_t process_;
-  [[maybe_unused]] arena* const parents_;  // so that it is not lost
+  const std::uint64_t process_;
+  [[maybe_unused]] arena* const parents_;  // keeps it reachable
   std::mutex mutex_;                       // guards all below
   std::vector<piece> pieces_;
   std::size_t bytes_ = 0;

@@ -3,10 +3,11 @@
 /// A condition variable that a forked child can destroy.
 #pragma once
 
+#include "os/this_process.hpp"
+
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
-#include <sys/types.h>
-#include <unistd.h>
 
 namespace pinfold::release {
 
@@ -18,14 +19,14 @@ class condition {
   condition(const condition&) = delete;
   condition& operator=(const condition&) = delete;
   ~condition() {
-    if (::getpid() == process_) std::destroy_at(&real_);
+    if (os::this_process() == process_) std::destroy_at(&real_);
   }
 
   /// Gives the condition variable's own members.
   [[nodiscard]] std::condition_variable* operator->() noexcept { return &real_; }
 
  private:
-  const pid_t process_ = ::getpid();
+  const std::uint64_t process_ = os::this_process();
   union {
     std::condition_variable real_;
   };

@@ -3,6 +3,7 @@
 /// What a listener knows: its mappings by memory, and its connections to exporters.
 #pragma once
 
+#include "os/this_process.hpp"
 #include "os/thread.hpp"
 #include "release/attached_caches.hpp"
 #include "release/condition.hpp"
@@ -63,7 +64,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   state& operator=(const state&) = delete;
   ~state();
 
-  [[nodiscard]] bool inherited() const noexcept { return ::getpid() != process; }
+  [[nodiscard]] bool inherited() const noexcept { return os::this_process() != process; }
 
   // Opens and closes, on the threads of the program.
   [[nodiscard]] result<std::uint64_t> begin_open(const release_target& what);
@@ -108,7 +109,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void take(const release_message& message, connection& from) noexcept;
   void drop(const release_id& id, std::uint64_t number) noexcept;
 
-  const pid_t process = ::getpid();
+  const std::uint64_t process = os::this_process();
   release::attached_caches caches;
   std::mutex mutex;
   release::condition answered;

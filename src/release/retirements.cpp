@@ -186,13 +186,13 @@ void retirements::died(std::uint64_t peer) noexcept {
 }
 
 result<retire_report> retirements::report(const retired& what) noexcept {
-  if (::getpid() != process_) return fail(errc::unsupported, inherited);
+  if (os::this_process() != process_) return fail(errc::unsupported, inherited);
   const std::scoped_lock guard(mutex_);
   return report_locked(what);
 }
 
 result<retire_report> retirements::wait(const retired& what, std::chrono::milliseconds timeout) noexcept {
-  if (::getpid() != process_) return fail(errc::unsupported, inherited);
+  if (os::this_process() != process_) return fail(errc::unsupported, inherited);
   const detail::no_cancellation whole;
   const auto deadline = os::deadline_in(timeout, std::chrono::days{1});
   std::unique_lock guard(mutex_);
@@ -201,7 +201,7 @@ result<retire_report> retirements::wait(const retired& what, std::chrono::millis
 }
 
 release_statistics retirements::statistics() noexcept {
-  if (::getpid() != process_) return {};
+  if (os::this_process() != process_) return {};
   const std::scoped_lock guard(mutex_);
   release_statistics made = counts_;
   const auto now = steady_clock::now();

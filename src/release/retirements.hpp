@@ -3,6 +3,7 @@
 /// The memory that an exporter retires: kept alive until its importers let it go, within a budget.
 #pragma once
 
+#include "os/this_process.hpp"
 #include "os/thread.hpp"
 #include "release/condition.hpp"
 
@@ -16,8 +17,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <sys/types.h>
-#include <unistd.h>
 
 namespace pinfold::release {
 
@@ -81,7 +80,7 @@ class retirements : public std::enable_shared_from_this<retirements> {
 
   const std::shared_ptr<release_registry> registry_;
   const std::size_t limbo_bytes_;
-  const pid_t process_ = ::getpid();
+  const std::uint64_t process_ = os::this_process();
   std::mutex mutex_;
   condition changed_;
   list pending_;  ///< in the order of their beginning

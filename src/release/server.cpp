@@ -49,7 +49,6 @@ result<server_owner> server::start(std::uint64_t exporter, std::size_t limbo_byt
 server::server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listener)
     : registry_(std::make_shared<release_registry>(exporter)),
       retirements_(std::make_shared<retirements>(registry_, limbo_bytes)),
-      process_(::getpid()),
       listener_(std::move(listener)),
       closer_(os::refuse_descriptors(listener_)) {
   importers_.reserve(most_importers);
@@ -57,7 +56,7 @@ server::server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listene
 }
 
 server::~server() {
-  if (::getpid() != process_) {
+  if (os::this_process() != process_) {
     retirements_->leave_to_parent();
     return;
   }

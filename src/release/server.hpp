@@ -4,6 +4,7 @@
 #pragma once
 
 #include "os/background_closer.hpp"
+#include "os/this_process.hpp"
 #include "os/thread.hpp"
 #include "release/endpoint.hpp"
 #include "release/retirements.hpp"
@@ -77,7 +78,7 @@ class server {
 
   const std::shared_ptr<release_registry> registry_;
   const std::shared_ptr<retirements> retirements_;
-  const pid_t process_;
+  const std::uint64_t process_ = os::this_process();
   os::file listener_;
   os::background_closer closer_;  ///< of the listener, and of connections that are not admitted
   std::vector<importer> importers_;

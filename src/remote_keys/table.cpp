@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/no_cancellation.hpp"
+#include "os/this_process.hpp"
 
 #include <pinfold/remote_key.hpp>
 
@@ -7,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <new>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -53,11 +55,11 @@ struct remote_key_table::state {
 
   // The words may be in memory that a child of fork(2) shares.
   [[nodiscard]] result<void> check_process() const noexcept {
-    if (::getpid() == process) return {};
+    if (os::this_process() == process) return {};
     return fail(errc::closed, "the table of keys belongs to the parent of this process");
   }
 
-  ::pid_t process = ::getpid();
+  const std::uint64_t process = os::this_process();
   std::span<std::uint64_t> words{};
   std::size_t mapped_bytes = 0;        // 0: the caller's memory
   std::atomic<std::uint32_t> next{0};  // where the search for a free slot begins

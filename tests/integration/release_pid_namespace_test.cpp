@@ -10,6 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -24,7 +28,32 @@ int export_memory(line& parent) {
   return parent.send(buffer.handle()) && !parent.receive<int>() ? 0 : 1;
 }
 
+/// Exports memory in process 1 of a PID namespace, and makes process 1 of another one, which destroys its copies. Says
+/// whether the exporter serves afterwards.
+int export_and_make_another_process_1(line& parent) {
+  std::optional exporter = memfd_exporter::create({.serve = true, .release = true}).value();
+  std::optional buffer = exporter->allocate(4096).value();
+  if (::unshare(CLONE_NEWPID) != 0) return 1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    buffer.reset();
+    exporter.reset();
+    std::_Exit(::getpid() == 1 ? 0 : 2);
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child || status != 0) return 1;
+  memfd_importer importer({.via = memfd_via::scm});
+  return parent.send(importer.open(peer_id{1}, buffer->handle()).has_value()) ? 0 : 1;
+}
+
 }  // namespace
+
+TEST(release_pid_namespace, a_child_with_the_number_of_its_parent_ends_no_exporter) {
+  auto exporting = testing::in_pid_namespace(testing::proc_of::itself, export_and_make_another_process_1);
+  const auto serves = exporting.talk().receive<bool>();
+  if (!serves) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_TRUE(*serves);
+}
 
 TEST(release_pid_namespace, R66_importers_without_a_number_do_not_count_as_one_process) {
   auto exporting = testing::in_pid_namespace(testing::proc_of::itself, export_memory);

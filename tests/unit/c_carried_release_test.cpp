@@ -2,6 +2,7 @@
 // The release protocol in C where the program carries the messages (R66). The test carries them.
 #include "support/host/watchdog.hpp"
 #include "support/processes/in_child.hpp"
+#include "support/processes/process_1.hpp"
 
 #include <pinfold/release_carried.h>
 
@@ -495,6 +496,22 @@ TEST_F(c_carried_release, a_forked_child_has_no_part_in_it) {
   });
   EXPECT_TRUE(channel.empty());
   EXPECT_EQ(receive(asks), PINFOLD_OK);
+}
+
+TEST(c_carried_release_in_containers, a_child_with_the_pid_of_its_parent_destroys_its_copy_of_a_used_listener) {
+  const auto status = in_process_1([] {
+    const auto send = [](void*, std::uint64_t, const void*, std::size_t, pinfold_error*) -> int { return PINFOLD_OK; };
+    pinfold_release_listener* listener = nullptr;
+    pinfold_cache* cache = nullptr;
+    if (pinfold_release_listener_create(send, nullptr, &listener) != PINFOLD_OK) return -2;
+    if (pinfold_create_memfd_carried(listener, 0, nullptr, &cache) != PINFOLD_OK) return -3;
+    const int ended = in_another_process_1([&] { return pinfold_release_listener_destroy(listener); });
+    if (pinfold_release_listener_destroy(listener) != PINFOLD_E_IN_USE_CONFLICT) return -4;
+    if (pinfold_destroy(cache) != PINFOLD_OK) return -5;
+    return pinfold_release_listener_destroy(listener) == PINFOLD_OK ? ended : -6;
+  });
+  if (!status) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_EQ(*status, 0);
 }
 
 }  // namespace pinfold::testing::c_carried_release_test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Keys for peers: generations, the wire form, and withdrawal while local use goes on.
 #include "support/fixtures/local_fixture.hpp"
+#include "support/processes/process_1.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/null.hpp>
@@ -221,6 +222,23 @@ TEST(remote_key_lease, R37_a_forked_child_leaves_the_parents_key_alone) {
     EXPECT_TRUE(table.valid(shown->token()));
   }
   ::munmap(words, 4096);
+}
+
+TEST(remote_key, R37_a_child_with_the_pid_of_its_parent_leaves_the_parents_key_alone) {
+  const auto status = in_process_1([] {
+    void* const words = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (words == MAP_FAILED) return -2;
+    auto table = *remote_key_table::create_in({static_cast<std::uint64_t*>(words), 16});
+    const auto shown = *table.issue(place, 0x1000, 1);
+    const int ended = in_another_process_1([&] {
+      const auto withdrawn = table.withdraw(shown);
+      const auto issued = table.issue(place, 0x1000, 1);
+      return !withdrawn && withdrawn.error() == errc::closed && !issued && issued.error() == errc::closed ? 0 : 1;
+    });
+    return table.valid(shown) ? ended : -3;
+  });
+  if (!status) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_EQ(*status, 0);
 }
 
 TEST(remote_key_lease, works_over_other_registrars) {

@@ -2,6 +2,7 @@
 // One export for all rails of a request, and no descriptor left over. A memfd stands in for a dma-buf.
 #include "support/fixtures/local_fixture.hpp"
 #include "support/host/process_limits.hpp"
+#include "support/processes/process_1.hpp"
 
 #include <pinfold/cache_set.hpp>
 #include <pinfold/dma_buf.hpp>
@@ -153,6 +154,22 @@ TEST(shared_dma_buf, R37_a_child_shares_nothing) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0) << "the allocation may be another one there";
   ::close((*first)->descriptor);
+}
+
+TEST(shared_dma_buf, R37_a_child_with_the_pid_of_its_parent_shares_nothing) {
+  const auto status = in_process_1([] {
+    exporter calls;
+    shared_dma_buf from(calls.function());
+    const auto request = from.begin(memory);
+    const auto first = from.position(memory);
+    if (!first || !*first) return -2;
+    return in_another_process_1([&] {
+      const auto own = from.position(memory);
+      return own && *own && file_of((*own)->descriptor) != file_of((*first)->descriptor) ? 0 : 1;
+    });
+  });
+  if (!status) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_EQ(*status, 0);
 }
 
 TEST(shared_dma_buf, a_rail_that_fails_leaks_no_descriptor) {

@@ -3,6 +3,7 @@
 #include "support/fixtures/local_fixture.hpp"
 #include "support/host/process_limits.hpp"
 #include "support/processes/pid_namespace.hpp"
+#include "support/processes/process_1.hpp"
 
 #include <pinfold/trace_file.hpp>
 
@@ -161,6 +162,20 @@ TEST_F(trace_files, a_child_of_fork_does_not_repeat_its_parents_lines) {
     f.touch(0x1000, 0x2000);
   }
   expect_recorded(2, 3);
+}
+
+TEST_F(trace_files, a_child_with_the_pid_of_its_parent_does_not_repeat_its_lines_at_exit) {
+  use_environment();
+  const auto status = in_process_1([] {
+    local_fixture f;
+    f.touch(0x1000, 0x2000);
+    const int ended = in_another_process_1([]() -> int { std::exit(0); });
+    f.touch(0x1000, 0x2000);
+    return ended;
+  });
+  if (!status) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_EQ(*status, 0);
+  expect_recorded(1, 2);
 }
 
 TEST_F(trace_files, a_cache_that_is_never_destroyed_is_written_at_exit) {

@@ -57,8 +57,8 @@ result<void> exporter_runs(const cuda_ipc_handle& handle) noexcept {
 result<void> is_for_import(const cuda_ipc_handle& handle) noexcept {
   if (!fd_passing::may_be_this_host(handle.host))
     return fail(errc::unsupported, "the handle is from another host, or from before a reboot");
-  const auto process = ::getpid();
-  if (handle.pid == process && fd_passing::start_time_of(process) == handle.start_time)
+  const auto pid = ::getpid();
+  if (handle.pid == pid && fd_passing::start_time_of(pid) == handle.start_time)
     return fail(errc::unsupported, "the memory belongs to this process: use its own pointer");
   return {};
 }

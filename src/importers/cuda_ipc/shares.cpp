@@ -2,13 +2,13 @@
 #include "importers/cuda_ipc/shares.hpp"
 
 #include "importers/cuda_ipc/segments.hpp"
+#include "os/this_process.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
 #include <new>
 #include <sys/eventfd.h>
-#include <unistd.h>
 #include <utility>
 
 namespace pinfold::cuda_ipc {
@@ -40,9 +40,9 @@ bool replaces(const shares::subject& now, const shares::subject& other) noexcept
 }  // namespace
 
 shares::shares(const cuda::driver_table& calls, std::shared_ptr<release_registry> registry) noexcept
-    : calls_(calls), registry_(std::move(registry)), process_(::getpid()) {}
+    : calls_(calls), registry_(std::move(registry)), process_(os::this_process()) {}
 
-bool shares::inherited() const noexcept { return ::getpid() != process_; }
+bool shares::inherited() const noexcept { return os::this_process() != process_; }
 
 const shares::shared* shares::known(const subject& what) const noexcept {
   const auto [first, last] = by_address_.equal_range(what.where.begin);

@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sys/types.h>
 #include <vector>
 
 namespace pinfold::cuda_ipc {
@@ -56,7 +55,6 @@ class shares final : public fd_passing::fd_provider {
 
   [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override;
   [[nodiscard]] bool inherited() const noexcept override;
-  [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:
   struct shared {
@@ -83,7 +81,7 @@ class shares final : public fd_passing::fd_provider {
 
   const cuda::driver_table& calls_;
   const std::shared_ptr<release_registry> registry_;
-  const pid_t process_;
+  const std::uint64_t process_;
   std::mutex mutex_;
   std::map<std::uint64_t, shared> shared_;                  ///< by serial
   std::multimap<std::uint64_t, std::uint64_t> by_address_;  ///< serials by first address

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fd_passing/fd_provider.hpp"
+#include "os/this_process.hpp"
 
 #include <cstdint>
 #include <map>
@@ -11,7 +12,6 @@
 #include <new>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <unistd.h>
 #include <utility>
 
 namespace pinfold::memfd {
@@ -48,8 +48,7 @@ class served_table final : public fd_passing::fd_provider {
     return {};
   }
 
-  [[nodiscard]] bool inherited() const noexcept override { return ::getpid() != process_; }
-  [[nodiscard]] pid_t process() const noexcept { return process_; }
+  [[nodiscard]] bool inherited() const noexcept override { return os::this_process() != process_; }
 
  private:
   struct lent {
@@ -61,7 +60,7 @@ class served_table final : public fd_passing::fd_provider {
     return ::fstat(descriptor, &seen) == 0 ? seen.st_ino : 0;
   }
 
-  const pid_t process_ = ::getpid();
+  const std::uint64_t process_ = os::this_process();
   std::mutex mutex_;
   std::map<std::uint64_t, lent> descriptors_;
 };

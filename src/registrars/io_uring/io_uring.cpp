@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/page_bytes.hpp"
+#include "os/this_process.hpp"
 #include "registrars/io_uring/calls.hpp"
 #include "registrars/io_uring/slots.hpp"
 
@@ -9,9 +10,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <new>
 #include <sys/uio.h>
-#include <unistd.h>
 
 namespace pinfold {
 
@@ -78,7 +79,7 @@ struct io_uring_registrar::state {
   state& operator=(const state&) = delete;
   // A child of fork(2) has the parent's ring: unregistering would take the parent's buffers away (R37).
   ~state() {
-    if (::getpid() == process) static_cast<void>(uring::drop_table(*ring));
+    if (os::this_process() == process) static_cast<void>(uring::drop_table(*ring));
   }
 
   // Changes a run of slots. Returns how many were changed, or the negative errno of the first.
@@ -110,7 +111,7 @@ struct io_uring_registrar::state {
   }
 
   ::io_uring* ring;
-  ::pid_t process = ::getpid();
+  const std::uint64_t process = os::this_process();
   uring::slot_table slots;
   std::atomic<std::uint64_t> calls{0};
 };

@@ -3,6 +3,7 @@
 
 #include "os/page_bytes.hpp"
 #include "os/procmap.hpp"
+#include "os/this_process.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -56,7 +57,7 @@ int ask_for_locks(const range& pages) noexcept {
 table& table::here() {
   static constinit std::atomic<table*> current{nullptr};
   table* found = current.load(std::memory_order_acquire);
-  const pid_t process = ::getpid();
+  const auto process = os::this_process();
   if (found != nullptr && found->process_ == process) return *found;
   std::unique_ptr<table> fresh(new table(process));
   fresh->before_ = found;
@@ -64,7 +65,7 @@ table& table::here() {
   return *found;  // another thread was faster
 }
 
-bool table::is_of_this_process() const noexcept { return process_ == ::getpid(); }
+bool table::is_of_this_process() const noexcept { return process_ == os::this_process(); }
 
 // Visits the parts of `pages` that no registration holds and the program had not locked.
 template <class Use>

@@ -5,8 +5,8 @@
 
 #include "registrars/mlock/ranges.hpp"
 
+#include <cstdint>
 #include <mutex>
-#include <sys/types.h>
 
 namespace pinfold::mlocks {
 
@@ -33,13 +33,13 @@ class table {
   [[nodiscard]] int unlock(const range& pages) noexcept;
 
  private:
-  explicit table(pid_t process) noexcept : process_(process) {}
+  explicit table(std::uint64_t process) noexcept : process_(process) {}
   template <class Use>
   int for_each_to_unlock(const range& pages, Use&& use) const noexcept;
   void note_programs(const range& pages);
   void forget_programs(const range& pages) noexcept;
 
-  const pid_t process_;
+  const std::uint64_t process_;
   table* before_ = nullptr;  // the parent's table
   std::mutex mutex_;
   range_list held_;      // by registrations

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/page_bytes.hpp"
+#include "os/this_process.hpp"
 #include "registrars/verbs/access.hpp"
 #include "registrars/verbs/device.hpp"
 #include "registrars/verbs/prefetch.hpp"
@@ -9,6 +10,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <infiniband/verbs.h>
 #include <new>
 #include <unistd.h>
@@ -70,7 +72,7 @@ struct verbs_registrar::state {
   state& operator=(const state&) = delete;
   // A child of fork(2) has the parent's device: deregistering would take the parent's region away (R37).
   ~state() {
-    if (everything != nullptr && ::getpid() == process) ::ibv_dereg_mr(everything);
+    if (everything != nullptr && os::this_process() == process) ::ibv_dereg_mr(everything);
   }
 
   [[nodiscard]] unsigned flags_for(access_flags access) const noexcept {
@@ -105,7 +107,7 @@ struct verbs_registrar::state {
   ::ibv_pd* domain;
   verbs_registrar_options options;
   verbs_capabilities device;
-  ::pid_t process = ::getpid();
+  const std::uint64_t process = os::this_process();
   ::ibv_mr* everything = nullptr;             // with implicit paging
   std::atomic<std::uint32_t> regions_now{0};  // only for an error's message
 };

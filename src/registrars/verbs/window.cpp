@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/this_process.hpp"
 #include "registrars/verbs/access.hpp"
 #include "registrars/verbs/device.hpp"
 
 #include <pinfold/registrars/verbs.hpp>
 
 #include <cerrno>
+#include <cstdint>
 #include <infiniband/verbs.h>
 #include <new>
-#include <unistd.h>
 #include <utility>
 
 namespace pinfold {
@@ -66,7 +67,7 @@ struct verbs_window::state {
   // A child of fork(2) has the parent's device (R37). Removing a device destroys all its objects.
   result<void> free() noexcept {
     if (window == nullptr) return {};
-    if (::getpid() != process) return fail(errc::closed, "the window belongs to the parent of this process");
+    if (os::this_process() != process) return fail(errc::closed, "the window belongs to the parent of this process");
     ::ibv_context* const context = window->context;
     const int native = ::ibv_dealloc_mw(window);
     const bool freed = native == 0 || ((native == EIO || native == ENODEV) && verbs::is_gone(context));
@@ -77,7 +78,7 @@ struct verbs_window::state {
 
   ::ibv_mw* window = nullptr;
   std::uint32_t key = 0;
-  ::pid_t process = ::getpid();
+  const std::uint64_t process = os::this_process();
 };
 
 verbs_window::verbs_window(std::shared_ptr<state> made) noexcept : state_(std::move(made)) {}
