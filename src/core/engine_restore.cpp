@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Registers again what `quiesce` closed, the most used first, on threads of its own.
 #include "core/engine.hpp"
-#include "os/check.hpp"
+#include "core/rundown.hpp"
+#include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/this_process.hpp"
+#include "os/worker_group.hpp"
 
 #include <pinfold/lease_base.hpp>
 #include <pinfold/restoration.hpp>
 
 #include <algorithm>
-#include <condition_variable>
+#include <cstdint>
+#include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 namespace pinfold {
@@ -19,61 +21,49 @@ namespace pinfold {
 using detail::background_use;
 using detail::engine;
 
-/// The state that the workers and the ticket share. Guard: the mutex, for what stands below it.
+/// The state that the workers and the ticket share. `mutex` guards `now` and `first`.
 struct restoration::state {
   state(background_use of, restore_options options) : use(std::move(of)), how(std::move(options)) {}
-  ~state();
+  ~state() { working.stop(); }
 
-  void start(unsigned workers);
+  [[nodiscard]] result<void> start(unsigned workers) noexcept;
   void work() noexcept;
   [[nodiscard]] bool restore_one() noexcept;
   void note(const core::restored_now& one, const result<bool>& restored) noexcept;
   void call_back() noexcept;
-  [[nodiscard]] bool here() const noexcept { return ::getpid() == process; }
+  [[nodiscard]] bool here() const noexcept { return os::this_process() == process; }
+  [[nodiscard]] bool done_by(core::deadline until) noexcept;
 
   background_use use;
   restore_options how;
-  const pid_t process = ::getpid();
-  std::uint64_t quiesces = 0;  // of the engine, when this began
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
+  const std::uint64_t process = os::this_process();
+  std::uint64_t quiesces = 0;  // the engine's count when this began
+  core::rundown working;       // the threads that have not ended
 
-  std::mutex calling;  // before the other: one callback at a time
+  std::mutex calling;  // taken before `mutex`: one callback at a time
   mutable std::mutex mutex;
-  std::condition_variable left;
   restore_progress now;
   std::optional<error> first;
-  std::size_t working = 0;
+  os::worker_group threads;  // last: they use the other members
 };
 
-// In a child the threads do not exist.
-restoration::state::~state() {
-  stop.store(true, std::memory_order_relaxed);
-  for (std::thread& one : threads) one.join();
-}
-
-// Throws std::system_error if not even one thread can be started.
-void restoration::state::start(unsigned workers) {
-  threads.reserve(workers);
-  working = workers;
-  for (unsigned number = 0; number < workers; ++number) {
-    try {
-      threads.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {
-      if (number == 0) throw;
-      const std::scoped_lock guard(mutex);
-      working -= workers - number;  // fewer threads are slower, not wrong
-      return;
-    }
-  }
+// Counts the threads before they start: the restoration is done when none is left.
+result<void> restoration::state::start(unsigned workers) noexcept {
+  for (unsigned number = 0; number < workers; ++number) static_cast<void>(working.enter());
+  const auto started = threads.start(workers, [this](std::size_t) { work(); });
+  for (auto number = started.value_or(0); number < workers; ++number) working.leave();
+  if (started) return {};
+  return fail_errno(started.error().code, started.error().native, "cannot start a thread to restore registrations");
 }
 
 void restoration::state::work() noexcept {
+  while (!working.stopped() && restore_one()) call_back();
+  working.leave();
+}
+
+bool restoration::state::done_by(core::deadline until) noexcept {
   const detail::no_cancellation whole;
-  while (!stop.load(std::memory_order_relaxed) && restore_one()) call_back();
-  const std::scoped_lock guard(mutex);
-  PINFOLD_ASSERT(working > 0, "a thread that ends was counted");
-  if (--working == 0) left.notify_all();
+  return working.wait_until(until);
 }
 
 bool restoration::state::restore_one() noexcept {
@@ -124,8 +114,10 @@ restoration& restoration::operator=(restoration&& other) noexcept {
 
 restoration::~restoration() {
   const detail::no_cancellation whole;
-  if (!state_ || state_->here()) return;
-  [[maybe_unused]] const auto* const left = state_.release();  // a child has copies of threads that do not run
+  if (state_ && !state_->here()) {
+    [[maybe_unused]] const auto* const left = state_.release();  // a child has copies of threads that do not run
+  }
+  state_.reset();  // under the guard: it joins the threads
 }
 
 result<restoration> restoration::begin(engine* on, restore_options how) noexcept try {
@@ -137,12 +129,10 @@ result<restoration> restoration::begin(engine* on, restore_options how) noexcept
   const auto there = on->remembers();
   begun->now.total = there.count;
   begun->quiesces = there.quiesces;
-  begun->start(workers);
+  if (auto started = begun->start(workers); !started) return tl::unexpected(started.error());
   return restoration(std::move(begun));
 } catch (const std::bad_alloc&) {
   return fail(errc::out_of_resources, "no memory for a restoration");
-} catch (const std::system_error& refused) {
-  return fail_errno(errc::out_of_resources, refused.code().value(), "cannot start a thread to restore registrations");
 }
 
 restore_progress restoration::progress() const noexcept {
@@ -151,29 +141,19 @@ restore_progress restoration::progress() const noexcept {
   return state_->now;
 }
 
-bool restoration::done() const noexcept {
-  if (!state_ || !state_->here()) return true;
-  const std::scoped_lock guard(state_->mutex);
-  return state_->working == 0;
-}
+bool restoration::done() const noexcept { return !state_ || !state_->here() || state_->done_by({}); }
 
 void restoration::wait() noexcept {
-  if (!state_ || !state_->here()) return;
-  const detail::no_cancellation whole;
-  std::unique_lock guard(state_->mutex);
-  state_->left.wait(guard, [this] { return state_->working == 0; });
+  while (!wait_for(std::chrono::years{1})) {
+  }
 }
 
 bool restoration::wait_for(std::chrono::milliseconds longest) noexcept {
-  if (!state_ || !state_->here()) return true;
-  const detail::no_cancellation whole;
-  std::unique_lock guard(state_->mutex);
-  const auto most = std::clamp<std::chrono::milliseconds>(longest, std::chrono::milliseconds{0}, std::chrono::years{1});
-  return state_->left.wait_for(guard, most, [this] { return state_->working == 0; });
+  return !state_ || !state_->here() || state_->done_by(os::deadline_in(longest, std::chrono::years{1}));
 }
 
 void restoration::cancel() noexcept {
-  if (state_) state_->stop.store(true, std::memory_order_relaxed);
+  if (state_ && state_->here()) state_->working.stop();
 }
 
 result<void> restoration::failure() const noexcept {

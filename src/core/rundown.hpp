@@ -24,7 +24,7 @@ class rundown {
   }
   void leave() noexcept {
     const std::scoped_lock guard(mutex_);
-    PINFOLD_ASSERT(inside_ > 0, "a call that leaves was let in");
+    PINFOLD_ASSERT(inside_ > 0, "what leaves was let in");
     if (--inside_ == 0) empty_.notify_all();
   }
   [[nodiscard]] bool stopped() const noexcept {

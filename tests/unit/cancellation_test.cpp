@@ -238,6 +238,19 @@ TEST_F(cancellation, waits_for_the_importers_of_retired_memory) {
                        [&] { EXPECT_EQ(registry.died(5), 1U); }));
 }
 
+TEST_F(cancellation, waits_for_the_threads_of_a_restoration) {
+  auto cache = made();
+  EXPECT_TRUE(cache.acquire(at(0x10000), 0x1000));
+  ASSERT_TRUE(cache.quiesce());
+  gate_->opens = false;
+  gate_->waiting = 0;
+  auto running = cache.restore();
+  ASSERT_TRUE(running);
+  wait_for_calls(1);
+  EXPECT_TRUE(finishes([&] { ::pthread_cancel(::pthread_self()), static_cast<void>(restoration(*std::move(running))); },
+                       [] {}, open_gate()));
+}
+
 TEST_F(cancellation, waits_for_leases_when_a_cache_ends) {
   std::optional<cache_type> cache(made({.drain_timeout = 60s}));
   auto lease = cache->acquire(at(0x10000), 0x1000);

@@ -2,6 +2,8 @@
 // quiesce and restore: everything deregistered, remembered, and registered again in the background.
 #include "support/fixtures/cache_checks.hpp"
 #include "support/fixtures/local_fixture.hpp"
+#include "support/host/room_for_threads.hpp"
+#include "support/processes/process_1.hpp"
 
 #include "core/remembered.hpp"
 
@@ -424,6 +426,24 @@ TEST_F(restore, R37_a_child_does_not_wait) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(restore_in_containers, R37_a_child_with_the_pid_of_its_parent_does_not_wait) {
+  const auto status = in_process_1([] {
+    local_fixture f;
+    for (std::uintptr_t i = 0; i < 50; ++i) f.touch(nth(i), nth(i) + 4096);
+    if (!f.cache.quiesce()) return -2;
+    f.device->call_takes = 10ms;
+    auto begun = f.cache.restore({.workers = 2});
+    if (!begun) return -3;
+    return in_another_process_1([&] {
+      begun->wait();
+      *begun = {};
+      return 0;
+    });
+  });
+  if (!status) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_EQ(*status, 0);
+}
+
 TEST_F(restore, the_callback_sees_every_step_and_may_throw) {
   touch(20);
   ASSERT_TRUE(f.cache.quiesce());
@@ -436,6 +456,22 @@ TEST_F(restore, the_callback_sees_every_step_and_may_throw) {
   };
   EXPECT_EQ(restored({.workers = 3, .progress = count}).restored, 20U);
   EXPECT_EQ(calls, 5U);
+}
+
+TEST_F(restore, R42_goes_on_with_fewer_threads_than_requested) {
+  if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
+  touch(10);
+  ASSERT_TRUE(f.cache.quiesce());
+  {
+    const room_for_threads none(0);
+    EXPECT_EQ(f.cache.restore().error().code, errc::out_of_resources);
+  }
+  const room_for_threads one(1);
+  auto begun = f.cache.restore({.workers = 4});
+  ASSERT_TRUE(begun) << describe(begun.error());
+  EXPECT_TRUE(begun->wait_for(1min)) << "threads that were not started do not count";
+  EXPECT_TRUE(begun->done());
+  EXPECT_EQ(begun->progress().restored, 10U);
 }
 
 TEST_F(restore, R49_a_moved_from_cache_is_closed) {
