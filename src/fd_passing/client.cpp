@@ -85,7 +85,9 @@ bool is_process(pid_t seen, const exporter_id& from) noexcept {
 result<void> check_owner(const file& socket, const exporter_id& from) noexcept {
   const auto exporter = os::other_end(socket);
   if (!exporter) return tl::unexpected(exporter.error());
-  if (os::is_trusted(socket, *exporter)) return {};
+  const auto trusted = os::is_trusted(socket, *exporter);
+  if (!trusted) return tl::unexpected(trusted.error());
+  if (*trusted) return {};
   if (::geteuid() == 0 && is_process(exporter->pid, from)) return {};
   return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
 }

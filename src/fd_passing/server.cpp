@@ -154,7 +154,7 @@ bool server::accept_one() noexcept {
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   const auto importer = os::other_end(socket);
   if (!importer) return closer_.close(std::move(socket)), true;  // the importer connects again
-  const bool permitted = os::is_trusted(socket, *importer);
+  const bool permitted = os::is_trusted(socket, *importer).value_or(false);
   if (!permitted) drop_a_stranger();
   clients_.push_back({std::move(socket), permitted, round_});
   return true;

@@ -108,13 +108,14 @@ result<file> other_process(const file& socket) noexcept {
                     "cannot open the process at the socket's other end");
 }
 
-bool is_trusted(const file& socket, const ucred& other) noexcept {
+result<bool> is_trusted(const file& socket, const ucred& other) noexcept {
   if (other.uid == 0) return true;
   const auto match = match_user(other.uid);
   if (match != user_match::ambiguous) return match == user_match::own;
   // The right to send a signal to the process shows that it is of the same user: a capability does not reach users that
   // the namespace does not have.
   const auto process = other_process(socket);
+  if (!process && process.error() == errc::out_of_resources) return tl::unexpected(process.error());
   return process && ::syscall(SYS_pidfd_send_signal, process->number(), 0, nullptr, 0) == 0;
 }
 

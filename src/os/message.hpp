@@ -46,8 +46,8 @@ void accept_descriptors(const file& socket) noexcept;
 /// Returns a pidfd of the process at the other end, which may have ended. `unsupported` before Linux 6.5.
 [[nodiscard]] result<file> other_process(const file& socket) noexcept;
 
-/// Whether the other end may be served, and its answers be trusted: it is of this process's user, or root. A process of
-/// root trusts no other user.
-[[nodiscard]] bool is_trusted(const file& socket, const ucred& other) noexcept;
+/// Returns whether to serve the other end and trust its answers: it is of this process's user, or root. A process of
+/// root trusts no other user. A process of the overflow user needs a pidfd: `out_of_resources` without a descriptor.
+[[nodiscard]] result<bool> is_trusted(const file& socket, const ucred& other) noexcept;
 
 }  // namespace pinfold::os

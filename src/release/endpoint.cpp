@@ -45,7 +45,7 @@ endpoint endpoint::of(os::file connected) noexcept {
   endpoint made;
   if (const auto other = os::other_end(connected)) {
     made.pid = other->pid;
-    made.permitted = os::is_trusted(connected, *other);
+    made.permitted = os::is_trusted(connected, *other).value_or(false);
     if (made.pid > 0) made.process = process_behind(connected, made.pid, made.no_process);
   }
   made.socket = std::move(connected);

@@ -18,8 +18,9 @@ namespace {
 result<void> check_server(const os::file& socket) noexcept {
   const auto peer = os::other_end(socket);
   if (!peer) return tl::unexpected(peer.error());
-  if (!os::is_trusted(socket, *peer))
-    return fail(errc::not_permitted, "the monitor's server runs as neither root nor this user");
+  const auto trusted = os::is_trusted(socket, *peer);
+  if (!trusted) return tl::unexpected(trusted.error());
+  if (!*trusted) return fail(errc::not_permitted, "the monitor's server runs as neither root nor this user");
   return {};
 }
 
