@@ -142,7 +142,6 @@ void server::accept_some() noexcept {
 
 /// Accepts one connection. Returns false when none is waiting, or when there is no room.
 bool server::accept_one() noexcept {
-  if (clients_.size() == most_clients) drop_most_silent();
   file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (os::code_for(errno) != errc::out_of_resources || errno == EAGAIN) return false;
@@ -155,19 +154,25 @@ bool server::accept_one() noexcept {
   const auto importer = os::other_end(socket);
   if (!importer) return closer_.close(std::move(socket)), true;  // the importer connects again
   const bool permitted = os::is_trusted(socket, *importer).value_or(false);
-  if (!permitted) drop_a_stranger();
+  if (!make_room(permitted)) return closer_.close(std::move(socket)), true;
   clients_.push_back({std::move(socket), permitted, round_});
   return true;
 }
 
-/// Makes room for another peer that will be refused, so that such peers never make others lose their connections.
-void server::drop_a_stranger() noexcept {
-  const auto stranger = [](const client& peer) { return !peer.permitted; };
-  if (std::ranges::count_if(clients_, stranger) >= most_strangers) drop(std::ranges::find_if(clients_, stranger));
+/// Makes room for another peer. Returns false where one that is served would have to go for one that is not.
+bool server::make_room(bool permitted) noexcept {
+  const auto strangers = std::ranges::count(clients_, false, &client::permitted);
+  if (!permitted && strangers >= most_strangers)
+    return drop(std::ranges::find(clients_, false, &client::permitted)), true;
+  if (clients_.size() < most_clients) return true;
+  if (!permitted && strangers == 0) return false;
+  drop_most_silent();
+  return true;
 }
 
 void server::drop_most_silent() noexcept {
-  const auto silent = std::ranges::min_element(clients_, {}, &client::last_round);
+  const auto order = [](const client& peer) { return std::pair(peer.permitted, peer.last_round); };
+  const auto silent = std::ranges::min_element(clients_, {}, order);
   if (silent != clients_.end()) drop(silent);
 }
 

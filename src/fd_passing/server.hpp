@@ -56,7 +56,7 @@ class server {
   [[nodiscard]] int answer(const client& peer, std::uint64_t serial) noexcept;
   void accept_some() noexcept;
   [[nodiscard]] bool accept_one() noexcept;
-  void drop_a_stranger() noexcept;
+  [[nodiscard]] bool make_room(bool permitted) noexcept;
   void drop_most_silent() noexcept;
   void drop(std::vector<client>::iterator peer) noexcept;
   void hang_up(client& peer) noexcept;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Processes of other users at the sockets of an exporter and of an importer that run as root: they get nothing, keep
 // nothing, and delay no importer.
+#include "fd_passing/client.hpp"
+#include "fd_passing/process.hpp"
+#include "fd_passing/server.hpp"
 #include "fd_passing/wire.hpp"
 #include "support/host/lingering.hpp"
 #include "support/host/pattern.hpp"
 #include "support/host/privileges.hpp"
 #include "support/host/refused_call.hpp"
 #include "support/processes/child_process.hpp"
+#include "support/processes/pid_namespace.hpp"
 
 #include <pinfold/import_cache.hpp>
 #include <pinfold/importers/memfd.hpp>
@@ -17,11 +21,14 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace pinfold::testing::other_users_test {
 namespace {
@@ -107,6 +114,20 @@ TEST_F(other_users, make_no_importer_of_root_lose_its_descriptors) {
   const auto made = importer.open(peer_id{1}, buffer.handle());
   ASSERT_TRUE(made) << describe(made.error());
   EXPECT_TRUE(importer.close(made->registration));
+}
+
+TEST_F(other_users, close_no_connection_of_the_exporters_own_user) {
+  const auto exporter = memfd_exporter::create({.serve = true}).value();
+  const auto to = fd_passing::address_of(exporter.id());
+  std::vector<os::file> own;
+  std::vector<pollfd> watched;
+  for (std::size_t i = 0; i < fd_passing::server::most_clients; ++i) {
+    own.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(own.back().number(), reinterpret_cast<const sockaddr*>(&to.name), to.bytes), 0);
+    watched.push_back({.fd = own.back().number(), .events = POLLIN, .revents = 0});
+  }
+  EXPECT_EQ(stranger->ask<int>(visit{exporter.id(), 50, false}), 0);
+  EXPECT_EQ(::poll(watched.data(), watched.size(), 300), 0) << "a connection ended";
 }
 
 /// Exports memory over a kernel without a socket option, unless that is 0. Then says whether a retirement and the end
