@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 
 namespace pinfold::fd_passing {
@@ -71,13 +72,23 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
   return fail(errc::closed, "the exporter's answer is malformed");
 }
 
-/// Whether the process is the exporter's. One of another PID namespace is known by its start time only.
+/// Whether the process is in the user namespace of this one. The owner of another one may also own a PID namespace, and
+/// give its processes the numbers that he chooses (clone3(2), `set_tid`).
+bool is_of_this_user_namespace(pid_t process) noexcept {
+  struct stat own{};
+  struct stat other{};
+  return ::stat("/proc/self/ns/user", &own) == 0 && ::stat(os::proc_path(process, "/ns/user").text(), &other) == 0 &&
+         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
+/// Whether the process is the exporter's, which may have another number in its own PID namespace.
 bool is_process(pid_t seen, const exporter_id& from) noexcept {
   const auto started_at = [&](pid_t process) {
     const auto started = start_time_of(process);
     return started && *started == from.start_time;
   };
-  return started_at(from.pid) ? seen == from.pid : started_at(seen);
+  if (started_at(from.pid)) return seen == from.pid;
+  return started_at(seen) && own_number_of(seen) == from.pid && is_of_this_user_namespace(seen);
 }
 
 /// Fails unless the socket's owner is this user or root; root also opens what a process of another user exports, but
@@ -89,7 +100,7 @@ result<void> check_owner(const file& socket, const exporter_id& from) noexcept {
   if (!trusted) return tl::unexpected(trusted.error());
   if (*trusted) return {};
   if (::geteuid() == 0 && is_process(exporter->pid, from)) return {};
-  return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
+  return fail_errno(errc::not_permitted, EPERM, "the exporter's socket belongs to another user");
 }
 
 }  // namespace

@@ -130,6 +130,61 @@ TEST_F(other_users, close_no_connection_of_the_exporters_own_user) {
   EXPECT_EQ(::poll(watched.data(), watched.size(), 300), 0) << "a connection ended";
 }
 
+/// Says which exporter it would be, and ends.
+int name_an_exporter(line& parent) { return become_nobody() && parent.send(fd_passing::new_origin().value()) ? 0 : 1; }
+int listen_as_told(line& parent) {
+  const auto name = parent.receive<std::uint64_t>();
+  if (!name || !become_nobody()) return 1;
+  const auto listener = fd_passing::listen_at(*name, socket_purpose::descriptors);
+  return parent.send(listener.has_value()) && !parent.receive<int>() ? 0 : 1;
+}
+
+TEST_F(other_users, that_start_with_an_exporter_do_not_take_its_place) {
+  for (int tries = 0; tries < 100; ++tries) {
+    child_process exporting(name_an_exporter);
+    child_process taking(listen_as_told);
+    const auto from = exporting.talk().receive<fd_passing::exporter_id>();
+    ASSERT_TRUE(from);
+    if (from->start_time != fd_passing::start_time_of(taking.pid())) continue;  // the clock ticks 100 times a second
+    exporting.reap();
+    ASSERT_TRUE(taking.ask<bool>(from->exporter));
+    const auto connected = fd_passing::connect_to(*from);
+    EXPECT_TRUE(!connected && connected.error() == errc::not_permitted);
+    return;
+  }
+  GTEST_SKIP() << "no two processes started within a tick of the clock";
+}
+
+/// Starts an exporter of another user in a PID namespace.
+child_process export_from_a_pid_namespace(bool of_another_user_namespace) {
+  return in_pid_namespace(proc_of::itself, [=](line& parent) {
+    if (!become_nobody() || (of_another_user_namespace && ::unshare(CLONE_NEWUSER) != 0)) return 1;
+    auto exporter = memfd_exporter::create({.serve = true}).value();
+    const auto buffer = exporter.allocate(bytes).value();
+    return parent.send(buffer.handle()) && !parent.receive<int>() ? 0 : 1;
+  });
+}
+
+TEST_F(other_users, export_to_root_from_a_pid_namespace) {
+  auto exporting = export_from_a_pid_namespace(false);
+  const auto handle = exporting.talk().receive<memfd_handle>();
+  if (!handle) GTEST_SKIP() << "no PID namespace may be made here";
+  memfd_importer importer({.via = memfd_via::scm});
+  const auto made = importer.open(peer_id{1}, *handle);
+  EXPECT_TRUE(made) << describe(made.error());
+}
+
+// The owner of a user namespace may give a process the number and the start of an exporter that has ended.
+TEST_F(other_users, choose_no_numbers_in_user_namespaces_of_their_own_that_root_trusts) {
+  auto exporting = export_from_a_pid_namespace(true);
+  const auto handle = exporting.talk().receive<memfd_handle>();
+  if (!handle) GTEST_SKIP() << "no PID namespace or user namespace may be made here";
+  const auto connected = fd_passing::connect_to({handle->exporter, handle->start_time, handle->pid});
+  ASSERT_FALSE(connected);
+  EXPECT_EQ(connected.error(), errc::not_permitted) << describe(connected.error());
+  EXPECT_STREQ(connected.error().message, "the exporter's socket belongs to another user");
+}
+
 /// Exports memory over a kernel without a socket option, unless that is 0. Then says whether a retirement and the end
 /// of the exporter went well, and how long they took.
 struct ending {
