@@ -112,9 +112,10 @@ result<std::string> path_of(std::string_view name) {
 void shared_file::unmap::operator()(account* mapped) const noexcept { ::munmap(mapped, sizeof(account)); }
 
 result<shared_file> shared_file::open(const std::string& path, std::uint64_t max_units) noexcept {
+  constexpr int most_made = 100;  // other processes may remove it repeatedly
   shared_file found;
   found.file_ = os::file(open_existing(path));
-  if (!found.file_ && errno == ENOENT) {
+  for (int i = 0; !found.file_ && errno == ENOENT && i < most_made; ++i) {
     if (max_units == 0)
       return fail_errno(errc::invalid_argument, ENOENT, "there is no such account; its first member gives the maximum");
     if (auto made = make(path, max_units); !made) return tl::unexpected(made.error());

@@ -503,6 +503,20 @@ TEST(node_budget, a_process_with_more_than_its_share_gives_way_at_its_next_miss_
   EXPECT_EQ(hoards.cache.statistics().failed_acquires, 0U);
 }
 
+TEST(node_budget, can_be_opened_while_others_make_and_remove_it) {
+  const node_account account;
+  const auto open_often = [&](line&) {
+    for (int i = 0; i < 1000; ++i)
+      if (!account.try_open(mebibyte)) return 1;
+    return 0;
+  };
+  child_process first(open_often);
+  child_process second(open_often);
+  while (first.runs() || second.runs()) static_cast<void>(node_budget::remove(account.name()));
+  EXPECT_EQ(first.reap(), 0);
+  EXPECT_EQ(second.reap(), 0);
+}
+
 TEST(node_budget, limit_on_the_size_of_files_is_an_error) {
   const node_account account;
   const lowered_limit low(RLIMIT_FSIZE, page);
