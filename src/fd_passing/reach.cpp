@@ -5,12 +5,12 @@
 #include "fd_passing/wire.hpp"
 #include "os/own_user.hpp"
 
-#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
-#include <cstring>
 #include <memory>
-#include <string_view>
+#include <sys/socket.h>
 
 namespace pinfold::fd_passing {
 
@@ -34,24 +34,20 @@ result<bool> any_line(const char* path, Use&& use) noexcept {
   return false;
 }
 
-/// Returns the line without its first fields, which blanks separate.
-std::string_view after_fields(std::string_view line, int count) noexcept {
-  for (int i = 0; i < count; ++i) {
-    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    line.remove_prefix(std::min(line.find(' '), line.size()));
-  }
-  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  return line;
-}
-
-/// Whether a socket with the exporter's name listens in this network namespace.
+/// Whether a socket with the exporter's name listens in this network namespace. The exporter sees no connection: the
+/// kernel looks for the socket before it refuses to connect one end of a pair. The list in /proc/net/unix proves
+/// nothing, as the name of another user's socket may contain a line.
 result<bool> serves(std::uint64_t exporter) noexcept {
-  const auto address = address_of(exporter);
-  const std::string_view name(address.name.sun_path + 1, address.bytes - offsetof(sockaddr_un, sun_path) - 1);
-  return any_line("/proc/net/unix", [&](const char* text) {
-    const auto path = after_fields(text, 7);
-    return path.starts_with('@') && path.substr(1, path.find('\n') - 1) == name;
-  });
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
+    return os::fail_system("cannot create sockets to look for the exporter's");
+  const file here(ends[0]);
+  const file there(ends[1]);
+  const auto at = address_of(exporter);
+  const int done = ::connect(here.number(), reinterpret_cast<const sockaddr*>(&at.name), at.bytes);
+  if (done == 0 || errno == EISCONN || errno == EAGAIN) return true;  // EAGAIN: too many connections wait there
+  if (errno == ECONNREFUSED) return false;
+  return os::fail_system("cannot look for the exporter's socket");
 }
 
 /// Whether the exporter's server answers this process: it serves its own user and root, and this process trusts no
