@@ -76,7 +76,8 @@ result<file> open_process(const exporter_id& of) noexcept {
   file process(static_cast<int>(::syscall(SYS_pidfd_open, of.pid, 0)));
   if (!process) {
     const int native = errno;
-    const bool none = native == ESRCH || native == EINVAL;
+    // The number may be that of a thread: EINVAL, and ENOENT since Linux 6.15.
+    const bool none = native == ESRCH || native == EINVAL || native == ENOENT;
     return fail_errno(none ? errc::peer_gone : os::code_for(native), native,
                       none ? ended_text : "cannot open the exporting process (pidfd_open)");
   }

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fd_passing/connection.hpp"
 
+#include "fd_passing/process.hpp"
 #include "support/doubles/forged.hpp"
 #include "support/host/process_limits.hpp"
 #include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <stop_token>
+#include <thread>
+#include <unistd.h>
 
 namespace pinfold::testing::fd_connection_test {
 namespace {
@@ -52,6 +59,18 @@ TEST_F(fd_connection, least_recently_used_connection_is_closed_at_the_limit) {
     ASSERT_EQ(links.find_or_make(fd_passing::transport::pidfd, what.from).value(), first) << "was used just before";
   }
   EXPECT_EQ(open_descriptors() - before, static_cast<int>(fd_passing::connection_table::most));
+}
+
+
+TEST_F(fd_connection, number_of_a_thread_is_that_of_no_process) {
+  std::promise<pid_t> number;
+  const std::jthread thread([&](const std::stop_token& end) {
+    number.set_value(::gettid());
+    while (!end.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  });
+  auto other = what.from;
+  other.pid = number.get_future().get();
+  EXPECT_EQ(fd_passing::open_process(other).error(), errc::peer_gone);
 }
 
 TEST_F(fd_connection, only_scm_connects_after_the_exporter_process_ended) {
