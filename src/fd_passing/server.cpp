@@ -183,6 +183,7 @@ void server::drop(std::vector<client>::iterator peer) noexcept {
 
 void server::hang_up(client& peer) noexcept {
   file ended = std::move(peer.socket);
+  if (ended.still_there()) ::shutdown(ended.number(), SHUT_RDWR);
   if (!peer.permitted) closer_.close(std::move(ended));
 }
 

@@ -82,4 +82,8 @@ bool endpoint::process_ended() const noexcept {
   return ::kill(pid, 0) != 0 && errno == ESRCH;  // the program has closed the pidfd
 }
 
+void endpoint::hang_up() const noexcept {
+  if (socket.still_there()) ::shutdown(socket.number(), SHUT_RDWR);
+}
+
 }  // namespace pinfold::release

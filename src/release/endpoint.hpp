@@ -39,6 +39,9 @@ struct endpoint {
   [[nodiscard]] received receive(release_message& into) const noexcept;
 
   [[nodiscard]] bool process_ended() const noexcept;
+
+  /// Ends the connection even if a forked child has the socket open. Must not be called in such a child.
+  void hang_up() const noexcept;
 };
 
 }  // namespace pinfold::release

@@ -54,7 +54,10 @@ release_listener::state::~state() {
   if (inherited()) return;
   thread.stop();
   const auto deadline = std::chrono::steady_clock::now() + rest_takes;
-  for (auto& [exporter, one] : connections) send_rest(one, deadline);
+  for (auto& [exporter, one] : connections) {
+    send_rest(one, deadline);
+    one.at.hang_up();
+  }
 }
 
 void release_listener::state::send_rest(connection& to, std::chrono::steady_clock::time_point deadline) noexcept {
@@ -268,6 +271,7 @@ void release_listener::state::flush(connection& to) noexcept {
 void release_listener::state::break_off(std::uint64_t exporter, connection& to) noexcept {
   to.broken = true;
   to.unsent.clear();
+  to.at.hang_up();
   to.at.socket = os::file();
   for (auto& [tag, one] : waits) one.broken = one.broken || one.exporter == exporter;
   answered->notify_all();

@@ -72,8 +72,7 @@ server::~server() {
 /// A forked child may have the sockets open: without this, importers would not notice the end.
 void server::hang_up() const noexcept {
   if (listener_.still_there()) ::shutdown(listener_.number(), SHUT_RDWR);
-  for (const importer& one : importers_)
-    if (one.at.socket.still_there()) ::shutdown(one.at.socket.number(), SHUT_RDWR);
+  for (const importer& one : importers_) one.at.hang_up();
 }
 
 result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,

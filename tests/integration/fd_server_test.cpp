@@ -5,6 +5,7 @@
 #include "support/fixtures/memfd_test.hpp"
 #include "support/host/once_within.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -140,6 +141,38 @@ TEST_F(fd_server, fork_child_does_not_keep_a_dead_exporter_alive) {
   exporting.reap();
   EXPECT_TRUE(once_within(fd_passing::answer_timeout / 2, refusals));
   ::kill(*grandchild, SIGKILL);
+}
+
+/// Opens memory of an exporter that has ended in its process, a forked child of which lives on.
+void open_of_an_ended_exporter(steady_clock::duration& took) {
+  child_process exporting([](line& parent) {
+    std::optional<memfd_exporter> exporter = memfd_exporter::create({.serve = true}).value();
+    const auto buffer = exporter->allocate(4 * kib).value();
+    parent.send(buffer.handle());
+    if (!parent.receive<int>()) return 1;
+    const child_process inheriting([](line&) { return static_cast<int>(::sleep(250)); });
+    exporter.reset();
+    parent.send(0);
+    return parent.receive<int>() ? 1 : 0;
+  });
+  const auto handle = exporting.talk().receive<memfd_handle>();
+  ASSERT_TRUE(handle);
+  memfd_importer reader({.via = memfd_via::scm});
+  ASSERT_TRUE(reader.open(any_peer, *handle));
+  ASSERT_TRUE(exporting.talk().send(0) && exporting.talk().receive<int>());
+  const auto before = steady_clock::now();
+  EXPECT_EQ(reader.open(any_peer, *handle).error(), errc::unsupported);
+  took = steady_clock::now() - before;
+}
+
+TEST(memfd_server_life, fork_child_does_not_keep_a_connection_of_an_exporter_that_ended) {
+  auto least = steady_clock::duration::max();
+  for (int tries = 0; tries < 10 && least > fd_passing::answer_timeout / 2 && !HasFailure(); ++tries) {
+    steady_clock::duration took{};
+    ASSERT_NO_FATAL_FAILURE(open_of_an_ended_exporter(took));
+    least = std::min(least, took);
+  }
+  EXPECT_LT(least, fd_passing::answer_timeout / 2);
 }
 
 TEST(memfd_server_life, fork_child_can_destroy_its_copy_and_the_parent_keeps_serving) {

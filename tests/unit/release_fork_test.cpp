@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A forked child has no part in the release protocol, and can destroy what it inherited.
+#include "fd_passing/wire.hpp"
+#include "release/endpoint.hpp"
 #include "release/server.hpp"
 #include "support/host/once_within.hpp"
 #include "support/processes/importer_peer.hpp"
@@ -9,8 +11,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <future>
 #include <optional>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -106,6 +110,29 @@ TEST(release_fork, a_child_does_not_keep_a_dead_exporter_alive) {
     }));
     ::kill(*inheriting, SIGKILL);
   }
+}
+
+TEST(release_fork, a_child_does_not_keep_the_connection_of_a_listener_that_ended) {
+  const std::uint64_t number = (static_cast<std::uint64_t>(::getpid()) << 32U) + 2;
+  const auto exporter = fd_passing::listen_at(number, fd_passing::socket_purpose::release).value();
+  std::optional listener = release_listener::create().value();
+  auto opening = std::async(std::launch::async, [&] {
+    return listener->begin_open({{number, 1}, {1}, range{4096, 8192}, 0, ::getpid()}).has_value();
+  });
+  ASSERT_TRUE(os::readable_within(exporter, 60s));
+  const auto connection = endpoint::of(os::file(::accept4(exporter.number(), nullptr, nullptr, SOCK_CLOEXEC)));
+  release_message said;
+  ASSERT_TRUE(os::readable_within(connection.socket, 60s));
+  ASSERT_EQ(connection.receive(said), endpoint::received::message);
+  said.kind = release_kind::admitted;
+  ASSERT_EQ(connection.send(sealed(said)), endpoint::sent::done);
+  ASSERT_TRUE(opening.get());
+  const testing::child_process inheriting([](testing::line&) { return static_cast<int>(::sleep(250)); });
+  listener.reset();
+  auto got = endpoint::received::message;
+  while (got == endpoint::received::message && os::readable_within(connection.socket, 60s))
+    got = connection.receive(said);
+  EXPECT_EQ(got, endpoint::received::broken);
 }
 
 }  // namespace pinfold::release::release_fork_test
