@@ -69,13 +69,14 @@ void release_listener::state::send_rest(connection& to, std::chrono::steady_cloc
   }
 }
 
-result<void> release_listener::state::connect(const release_target& what) {
-  PINFOLD_ASSERT(!send, "only a listener with a thread has connections");
-  {
-    const std::scoped_lock guard(mutex);
-    const auto known = connections.find(what.id.exporter);
-    if (known != connections.end() && !known->second.broken) return {};
+/// On success, returns with the mutex locked: `drop_idle` must not drop the connection before its memory is counted.
+result<void> release_listener::state::connect(std::unique_lock<std::mutex>& guard, const release_target& what) {
+  PINFOLD_ASSERT(!send && !guard.owns_lock(), "only a listener with a thread has connections");
+  guard.lock();
+  if (const auto known = connections.find(what.id.exporter); known != connections.end() && !known->second.broken) {
+    return {};
   }
+  guard.unlock();
   reach(step::importer_connecting);
   auto socket = fd_passing::connect_to(origin_of(what), fd_passing::socket_purpose::release);
   if (!socket && socket.error() == errc::closed) {
@@ -90,8 +91,8 @@ result<void> release_listener::state::connect(const release_target& what) {
   if (at.no_process == ESRCH)  // a forked child of the exporter has its socket
     return fail_errno(errc::peer_gone, ESRCH, ended_text);
   reach(step::importer_connected);
-  std::unique_lock guard(mutex);
-  // The thread first invalidates what a broken connection to that exporter left.
+  guard.lock();
+  // The thread first invalidates the memory of an earlier, broken connection to that exporter.
   const auto cleared = [&] {
     const auto known = connections.find(what.id.exporter);
     return known == connections.end() || !known->second.broken;
@@ -103,7 +104,25 @@ result<void> release_listener::state::connect(const release_target& what) {
   return {};
 }
 
-/// Asks the exporter, and waits for what it says.
+/// Ends the connections to exporters whose memory is not open here. Such an exporter has all answers, and forgets this
+/// importer. Returns whether there were any.
+bool release_listener::state::drop_idle() noexcept {
+  std::map<std::uint64_t, connection> dropped;  // closed without the mutex
+  const std::scoped_lock guard(mutex);
+  for (auto next = connections.begin(); next != connections.end();) {
+    const auto one = next++;
+    const auto& [exporter, to] = *one;
+    const auto held = memories.lower_bound({exporter, 0});
+    const bool holds = held != memories.end() && held->first.exporter == exporter;
+    const bool busy = to.broken || to.has_reader || !to.unsent.empty() || !to.requests.empty();
+    if (holds || busy) continue;
+    to.at.hang_up();
+    dropped.insert(connections.extract(one));
+  }
+  return !dropped.empty();
+}
+
+/// Asks the exporter for admission and waits for the answer.
 result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, const release_target& what) {
   PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   const std::uint64_t tag = ++last_number;
@@ -180,8 +199,8 @@ error release_listener::state::unanswered(std::unique_lock<std::mutex>& guard, c
 
 result<std::uint64_t> release_listener::state::begin_open(const release_target& what) {
   if (send) return begin_open_carried(what);
-  if (auto connected = connect(what); !connected) return tl::unexpected(connected.error());
-  std::unique_lock guard(mutex);
+  std::unique_lock guard(mutex, std::defer_lock);
+  if (auto connected = connect(guard, what); !connected) return tl::unexpected(connected.error());
   memory& wanted = memories[what.id];
   if (wanted.asked) {
     ++counts.refused;
@@ -390,6 +409,11 @@ result<std::uint64_t> release_listener::begin_open(const release_target& what) n
   return state_->begin_open(what);
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, state::no_memory_text);
+}
+
+bool release_listener::drop_idle() noexcept {
+  const detail::no_cancellation whole;
+  return !state_->inherited() && state_->drop_idle();
 }
 
 void release_listener::closed(const release_id& id, std::uint64_t number) noexcept {

@@ -69,7 +69,8 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   // Opens and closes, on the threads of the program.
   [[nodiscard]] result<std::uint64_t> begin_open(const release_target& what);
   [[nodiscard]] result<std::uint64_t> begin_open_carried(const release_target& what);
-  [[nodiscard]] result<void> connect(const release_target& what);
+  [[nodiscard]] result<void> connect(std::unique_lock<std::mutex>& guard, const release_target& what);
+  [[nodiscard]] bool drop_idle() noexcept;
   [[nodiscard]] result<void> ask(std::unique_lock<std::mutex>& guard, const release_target& what);
   [[nodiscard]] bool wait_for_answer(std::unique_lock<std::mutex>& guard, const open_wait& mine);
   void read_once(std::unique_lock<std::mutex>& guard, std::uint64_t exporter, connection& from,

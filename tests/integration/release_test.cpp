@@ -95,6 +95,47 @@ TEST_F(release, R66_a_lease_keeps_memory_in_limbo_until_its_release) {
   EXPECT_EQ(exporter->retirements().limbo_bytes, 0U);
 }
 
+/// Leaves the process room for some more descriptors; undone at the end.
+class few_descriptors {
+ public:
+  few_descriptors(pid_t process, rlim_t more) : process_(process) {
+    const std::filesystem::path all("/proc/" + std::to_string(process) + "/fd");
+    const auto is_free = [&](rlim_t number) { return !std::filesystem::is_symlink(all / std::to_string(number)); };
+    rlim_t limit = 0;
+    for (rlim_t free = 0; free < more; ++limit) free += is_free(limit) ? 1 : 0;
+    EXPECT_EQ(::prlimit(process_, RLIMIT_NOFILE, nullptr, &before_), 0);
+    const rlimit lower{limit, before_.rlim_max};
+    EXPECT_EQ(::prlimit(process_, RLIMIT_NOFILE, &lower, nullptr), 0);
+  }
+  few_descriptors(const few_descriptors&) = delete;
+  few_descriptors& operator=(const few_descriptors&) = delete;
+  ~few_descriptors() { ::prlimit(process_, RLIMIT_NOFILE, &before_, nullptr); }
+
+ private:
+  pid_t process_;
+  rlimit before_{};
+};
+
+TEST_F(release, R66_an_importer_of_many_exporters_needs_descriptors_only_for_memory_that_it_has_open) {
+  std::vector<memfd_exporter> exporters;
+  std::vector<memfd_buffer> buffers;
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    exporters.push_back(memfd_exporter::create({.release = true}).value());
+    buffers.push_back(exporters.back().allocate(bytes).value());
+    write_pattern(buffers.back().data(), bytes, i);
+  }
+  ASSERT_TRUE(first.lease(buffers[0].handle()));
+  {
+    const few_descriptors limit(first.process().pid(), 12);
+    for (int round = 0; round < 2; ++round)
+      for (std::uint32_t i = 1; i < buffers.size(); ++i) EXPECT_TRUE(first.reads(buffers[i].handle(), i)) << i;
+    EXPECT_TRUE(first.lease_holds(0));
+  }
+  first.release();
+  for (std::uint32_t i = 0; i < buffers.size(); ++i)
+    EXPECT_TRUE(exporters[i].retire(std::move(buffers[i]), ample).value().all_let_go()) << i;
+}
+
 TEST_F(release, R66_a_killed_importer_is_not_waited_for) {
   auto buffer = filled(7);
   ASSERT_TRUE(first.lease(buffer.handle()));

@@ -123,6 +123,10 @@ class PINFOLD_EXPORT release_listener {
   /// exporter does not take part; a forked child), `not_permitted`, `out_of_resources`.
   [[nodiscard]] result<std::uint64_t> begin_open(const release_target& what) noexcept;
 
+  /// Ends the connections to exporters whose memory is not open here, and so frees their descriptors. Returns whether
+  /// there were any. For `releasing_importer`.
+  [[nodiscard]] bool drop_idle() noexcept;
+
   /// Ends what `begin_open` began: the open failed, or the mapping is closed.
   void closed(const release_id& id, std::uint64_t number) noexcept;
 

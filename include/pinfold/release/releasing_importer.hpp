@@ -50,15 +50,15 @@ class releasing_importer {
     return state_->below.can_open(handle);
   }
 
-  /// Opens the memory of the handle, once the exporter has admitted it.
+  /// Opens the memory of the handle, once the exporter has admitted it. If this process, or the host, has no descriptor
+  /// left, first ends the listener's connections to exporters whose memory is not open here.
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const handle_type& handle) noexcept {
     const auto where = check(handle);
     if (!where) return tl::unexpected(where.error());
-    const release_id id{handle.exporter, handle.serial};
-    const auto number = state_->listener.begin_open({id, peer, *where, handle.start_time, handle.pid});
-    if (!number) return tl::unexpected(number.error());
-    auto made = state_->open(peer, handle, {id, *number});
-    if (!made) state_->listener.closed(id, *number);
+    auto made = state_->admit_and_open(peer, handle, *where);
+    const bool none_left = !made && made.error() == errc::out_of_resources &&
+                           (made.error().native == EMFILE || made.error().native == ENFILE);
+    if (none_left && state_->listener.drop_idle()) made = state_->admit_and_open(peer, handle, *where);
     return made;
   }
 
@@ -104,6 +104,16 @@ class releasing_importer {
         const I ended(std::move(below));
       }  // closes what is still open
       for (const auto& [mapping, one] : open_mappings) listener.closed(one.id, one.number);
+    }
+
+    result<imported<registration_type>> admit_and_open(peer_id peer, const handle_type& handle,
+                                                       const range& where) noexcept {
+      const release_id id{handle.exporter, handle.serial};
+      const auto number = listener.begin_open({id, peer, where, handle.start_time, handle.pid});
+      if (!number) return tl::unexpected(number.error());
+      auto made = open(peer, handle, {id, *number});
+      if (!made) listener.closed(id, *number);
+      return made;
     }
 
     result<imported<registration_type>> open(peer_id peer, const handle_type& handle, counted as) noexcept {
