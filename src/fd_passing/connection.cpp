@@ -53,6 +53,8 @@ result<file> connection::fetch_by_pidfd(const fd_request& what) noexcept {
 }
 
 result<file> connection::fetch_by_socket(const fd_request& what) noexcept {
+  if (owes_answer())
+    return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter has not answered an earlier request yet");
   while (file idle = take_idle()) {
     auto got = ask_and_keep(std::move(idle), what.serial);
     if (got || got.error() != errc::closed) return got;
@@ -69,10 +71,12 @@ result<file> connection::fetch_by_socket(const fd_request& what) noexcept {
 }
 
 /// Connects to the exporter's socket. A forked child keeps its dead parent's socket alive, but no thread accepts there.
-/// When the process could not be opened, the pid of the socket's peer tells such a socket from an exporter in another
-/// PID namespace.
-result<file> connection::connect(const exporter_id& from) const noexcept {
-  auto fresh = connect_to(from);
+/// If the process could not be opened, the pid of the socket's peer distinguishes such a socket from an exporter in
+/// another PID namespace.
+result<file> connection::connect(const exporter_id& from) noexcept {
+  const auto patience = late_.load(std::memory_order_relaxed) ? late_patience : answer_timeout;
+  auto fresh = connect_to(from, socket_purpose::descriptors, patience);
+  late_.store(!fresh && fresh.error() == errc::timed_out, std::memory_order_relaxed);
   if (!fresh || process_ || reason_ != errc::peer_gone) return fresh;
   const auto exporter = os::other_end(*fresh);
   if (exporter && exporter->pid == from.pid) return tl::unexpected(reason_);
@@ -81,8 +85,25 @@ result<file> connection::connect(const exporter_id& from) const noexcept {
 
 result<file> connection::ask_and_keep(file socket, std::uint64_t serial) noexcept {
   auto got = ask(socket, process_, serial);
-  if (got || got.error() == errc::stale_handle) keep(std::move(socket));
+  if (got || got.error() == errc::stale_handle) {
+    keep(std::move(socket));
+  } else if (got.error() == errc::timed_out) {
+    keep_unanswered(std::move(socket));
+  }
   return got;
+}
+
+bool connection::owes_answer() noexcept {
+  file answered;  // closed without the mutex
+  const std::scoped_lock hold(mutex_);
+  if (!unanswered_.still_there() || os::readable_within(unanswered_, std::chrono::milliseconds{0}))
+    answered = std::move(unanswered_);
+  return static_cast<bool>(unanswered_);
+}
+
+void connection::keep_unanswered(file socket) noexcept {
+  const std::scoped_lock hold(mutex_);
+  if (!unanswered_) unanswered_ = std::move(socket);
 }
 
 error connection::no_answer(const error& seen) const noexcept {

@@ -44,9 +44,11 @@ class connection {
 
   [[nodiscard]] result<file> fetch_by_pidfd(const fd_request& what) noexcept;
   [[nodiscard]] result<file> fetch_by_socket(const fd_request& what) noexcept;
-  [[nodiscard]] result<file> connect(const exporter_id& from) const noexcept;
+  [[nodiscard]] result<file> connect(const exporter_id& from) noexcept;
   [[nodiscard]] result<file> ask_and_keep(file socket, std::uint64_t serial) noexcept;
   [[nodiscard]] error no_answer(const error& seen) const noexcept;
+  [[nodiscard]] bool owes_answer() noexcept;
+  void keep_unanswered(file socket) noexcept;
   [[nodiscard]] file take_idle() noexcept;
   void keep(file socket) noexcept;
 
@@ -55,6 +57,8 @@ class connection {
   std::mutex mutex_;
   std::size_t idle_count_ = 0;
   std::array<file, most_idle> idle_;
+  std::atomic<bool> late_{false};  ///< the last connect ended for want of room at the exporter's socket
+  file unanswered_;                ///< over which the exporter has not answered in time, and may yet
 };
 
 /// The links of one importer, at most `most` of them; the least recently used one makes room. Thread-safe.

@@ -69,16 +69,27 @@ void release_listener::state::send_rest(connection& to, std::chrono::steady_cloc
   }
 }
 
+void release_listener::state::note_late(std::uint64_t exporter, bool is_late) {
+  constexpr std::size_t most = 256;  // a peer chooses the exporters
+  const std::scoped_lock hold(mutex);
+  if (!is_late) {
+    late.erase(exporter);
+  } else if (late.size() < most) {
+    late.insert(exporter);
+  }
+}
+
 /// On success, returns with the mutex locked: `drop_idle` must not drop the connection before its memory is counted.
 result<void> release_listener::state::connect(std::unique_lock<std::mutex>& guard, const release_target& what) {
   PINFOLD_ASSERT(!send && !guard.owns_lock(), "only a listener with a thread has connections");
   guard.lock();
-  if (const auto known = connections.find(what.id.exporter); known != connections.end() && !known->second.broken) {
+  if (const auto known = connections.find(what.id.exporter); known != connections.end() && !known->second.broken)
     return {};
-  }
+  const auto patience = late.contains(what.id.exporter) ? fd_passing::late_patience : fd_passing::answer_timeout;
   guard.unlock();
   reach(step::importer_connecting);
-  auto socket = fd_passing::connect_to(origin_of(what), fd_passing::socket_purpose::release);
+  auto socket = fd_passing::connect_to(origin_of(what), fd_passing::socket_purpose::release, patience);
+  note_late(what.id.exporter, !socket && socket.error() == errc::timed_out);
   if (!socket && socket.error() == errc::closed) {
     if (has_ended(what)) return fail_errno(errc::peer_gone, ESRCH, ended_text);
     return fail_errno(errc::unsupported, socket.error().native,
@@ -114,7 +125,7 @@ bool release_listener::state::drop_idle() noexcept {
     const auto& [exporter, to] = *one;
     const auto held = memories.lower_bound({exporter, 0});
     const bool holds = held != memories.end() && held->first.exporter == exporter;
-    const bool busy = to.broken || to.has_reader || !to.unsent.empty() || !to.requests.empty();
+    const bool busy = to.broken || to.has_reader || to.unanswered || !to.unsent.empty() || !to.requests.empty();
     if (holds || busy) continue;
     to.at.hang_up();
     dropped.insert(connections.extract(one));
@@ -135,7 +146,11 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
   const bool in_time = wait_for_answer(guard, mine);
   const open_wait seen = mine;
   waits.erase(tag);
-  if (!in_time) return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
+  if (!in_time) {
+    if (const auto found = connections.find(what.id.exporter); found != connections.end())
+      found->second.unanswered = true;
+    return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
+  }
   if (seen.no_memory)
     return fail_errno(errc::out_of_resources, ENOMEM, "no memory, here or there, to count the mapping");
   if (!seen.said) return tl::unexpected(unanswered(guard, what));
@@ -201,6 +216,9 @@ result<std::uint64_t> release_listener::state::begin_open(const release_target& 
   if (send) return begin_open_carried(what);
   std::unique_lock guard(mutex, std::defer_lock);
   if (auto connected = connect(guard, what); !connected) return tl::unexpected(connected.error());
+  const auto to = connections.find(what.id.exporter);
+  if (to != connections.end() && to->second.unanswered)  // the exporter may be stopped: no open waits for it again
+    return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter has not answered an earlier open yet");
   memory& wanted = memories[what.id];
   if (wanted.asked) {
     ++counts.refused;

@@ -22,6 +22,7 @@
 #include <mutex>
 #include <optional>
 #include <poll.h>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -50,6 +51,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
     std::deque<release_message> unsent;
     std::deque<release_message> requests;  ///< that the thread has to process
     bool has_reader = false;               ///< a thread that opens memory reads from it
+    bool unanswered = false;               ///< an open waited in vain, and no message has come since
     bool broken = false;                   ///< the thread invalidates the exporter's memory, and erases the connection
   };
   struct open_wait {
@@ -70,6 +72,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   [[nodiscard]] result<std::uint64_t> begin_open(const release_target& what);
   [[nodiscard]] result<std::uint64_t> begin_open_carried(const release_target& what);
   [[nodiscard]] result<void> connect(std::unique_lock<std::mutex>& guard, const release_target& what);
+  void note_late(std::uint64_t exporter, bool is_late);
   [[nodiscard]] bool drop_idle() noexcept;
   [[nodiscard]] result<void> ask(std::unique_lock<std::mutex>& guard, const release_target& what);
   [[nodiscard]] bool wait_for_answer(std::unique_lock<std::mutex>& guard, const open_wait& mine);
@@ -116,6 +119,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   release::condition answered;
   std::map<release_id, memory> memories;
   std::map<std::uint64_t, connection> connections;  ///< by exporter
+  std::set<std::uint64_t> late;                     ///< exporters whose socket had no room for the last connection
   std::map<std::uint64_t, open_wait> waits;         ///< by tag
   release_listener_statistics counts;
   bool closes_fail = false;  ///< in the last look: those of quarantined mappings are not tried at every one

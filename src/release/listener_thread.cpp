@@ -85,6 +85,7 @@ void release_listener::state::read(std::uint64_t exporter, connection& from) noe
 }
 
 void release_listener::state::take(const release_message& message, connection& from) noexcept {
+  from.unanswered = false;
   if (message.kind == release_kind::request) {
     try {
       from.requests.push_back(message);

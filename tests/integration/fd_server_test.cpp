@@ -2,7 +2,9 @@
 // The exporter's thread with peers that misbehave, and through the life of its process.
 #include "fd_passing/client.hpp"
 #include "fd_passing/server.hpp"
+#include "support/answer_times.hpp"
 #include "support/fixtures/memfd_test.hpp"
+#include "support/full_backlog.hpp"
 #include "support/host/once_within.hpp"
 
 #include <algorithm>
@@ -29,7 +31,21 @@ struct fd_server : ::testing::Test {
     return ::send(socket.number(), what, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
   }
 
-  /// Returns whether the server hangs up within a second.
+  /// Expects that only the first open waits for the stopped exporter, and that opens succeed once it goes on.
+  void expect_one_wait_while_stopped() {
+    EXPECT_EQ(reader.open(any_peer, handle).error(), errc::timed_out);
+    EXPECT_TRUE(once_within(fd_passing::answer_timeout / 2, [&] {
+      for (int i = 0; i < 5; ++i) EXPECT_EQ(reader.open(any_peer, handle).error(), errc::timed_out);
+    }));
+    set_answer_times(ample_answer_time);
+    peer.process().go_on();
+    bool answers = false;
+    for (int i = 0; i < 6000 && !answers; ++i, std::this_thread::sleep_for(std::chrono::milliseconds{10}))
+      answers = reader.open(any_peer, handle).has_value();
+    EXPECT_TRUE(answers);
+  }
+
+  /// Returns whether the server hangs up within a minute.
   static bool hangs_up(const os::file& socket) {
     char byte = 0;
     return os::readable_within(socket, std::chrono::seconds{60}) &&
@@ -99,18 +115,33 @@ TEST_F(fd_server, exporter_killed_with_a_pending_request_is_peer_gone) {
 }
 
 TEST_F(fd_server, R46_wait_of_an_importer_ends_when_the_exporter_is_killed) {
-  expect_round_trip(reader, handle, 1);
+  EXPECT_TRUE(once_within(fd_passing::answer_timeout / 2, [&] {
+    exporter_peer killed({.serve = true});
+    const auto own = killed.allocate(4 * kib, 1);
+    expect_round_trip(reader, own, 1);
+    killed.process().stop();
+    std::optional<error> seen;
+    {
+      const std::jthread waiting([&] { seen = reader.open(any_peer, own).error(); });
+      std::this_thread::sleep_for(std::chrono::milliseconds{50});
+      killed.process().kill();
+    }
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(*seen, errc::peer_gone) << describe(*seen);
+  }));
+}
+
+TEST_F(fd_server, stopped_exporter_costs_the_time_for_an_answer_once) {
+  const usual_answer_times usual;
   peer.process().stop();
-  std::optional<error> seen;
-  const auto before = steady_clock::now();
-  {
-    const std::jthread waiting([&] { seen = reader.open(any_peer, handle).error(); });
-    std::this_thread::sleep_for(std::chrono::milliseconds{50});
-    peer.process().kill();
-  }
-  ASSERT_TRUE(seen);
-  EXPECT_EQ(*seen, errc::peer_gone) << describe(*seen);
-  EXPECT_LT(steady_clock::now() - before, fd_passing::answer_timeout / 2);
+  expect_one_wait_while_stopped();
+}
+
+TEST_F(fd_server, stopped_exporter_without_room_for_connections_costs_the_time_for_one_once) {
+  const usual_answer_times usual;
+  peer.process().stop();
+  ASSERT_TRUE(fill_backlog(memfd::behind(handle).from, fd_passing::socket_purpose::descriptors));
+  expect_one_wait_while_stopped();
 }
 
 TEST_F(fd_server, fork_child_does_not_keep_a_dead_exporter_alive) {
