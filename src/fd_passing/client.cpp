@@ -50,9 +50,14 @@ result<void> wait_for_reply(const file& socket, const file& process) noexcept {
   }
 }
 
-error failure_in(const reply& said) noexcept {
-  const auto code = std::min(said.code, errc::closed);  // a newer exporter may know more
-  return {code, said.kind, said.native, "the exporter's driver refused to export the memory"};
+/// After `out_of_resources` and `already_mapped`, a cache closes mappings of this process, which helps no exporter.
+error failure_in(const reply& failed_reply) noexcept {
+  const auto code = std::min(failed_reply.code, errc::closed);  // a newer exporter may have more codes
+  if (code == errc::out_of_resources)
+    return {errc::driver_error, failed_reply.kind, failed_reply.native,
+            "the exporter is out of resources to export the memory"};
+  return {code == errc::already_mapped ? errc::driver_error : code, failed_reply.kind, failed_reply.native,
+          "the exporter's driver refused to export the memory"};
 }
 
 result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
@@ -60,6 +65,7 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
   switch (got.what.state) {
     case reply_state::granted:
       if (got.descriptor && !got.cut_off) return std::move(got.descriptor);
+      if (!got.cut_off) break;
       return fail_errno(errc::out_of_resources, EMFILE,
                         "this process has too many open files to receive the exporter's descriptor");
     case reply_state::freed: return fail(errc::stale_handle, "the exporter has freed this buffer");
@@ -67,7 +73,7 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
       return fail_errno(errc::not_permitted, got.what.native, "the exporter serves only its own user and root");
     case reply_state::failed: return tl::unexpected(failure_in(got.what));
     case reply_state::exhausted:
-      return fail_errno(errc::out_of_resources, got.what.native, "the exporter could not send its descriptor");
+      return fail_errno(errc::driver_error, got.what.native, "the exporter is out of resources to send its descriptor");
   }
   return fail(errc::closed, "the exporter's answer is malformed");
 }

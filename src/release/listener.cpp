@@ -151,8 +151,9 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
       found->second.unanswered = true;
     return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
   }
-  if (seen.no_memory)
-    return fail_errno(errc::out_of_resources, ENOMEM, "no memory, here or there, to count the mapping");
+  if (seen.no_memory) return fail_errno(errc::out_of_resources, ENOMEM, no_memory_text);
+  if (seen.exporter_is_out)  // `out_of_resources` would make the cache close mappings, which does not help the exporter
+    return fail_errno(errc::driver_error, ENOMEM, "the exporter has no memory to count the mapping");
   if (!seen.said) return tl::unexpected(unanswered(guard, what));
   if (*seen.said == release_kind::admitted) {
     reach(step::importer_admitted);

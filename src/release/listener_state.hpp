@@ -58,7 +58,8 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
     std::uint64_t exporter = 0;
     std::optional<release_kind> said;
     bool broken = false;
-    bool no_memory = false;  ///< the exporter could not count the importer, or the importer not queue the message
+    bool no_memory = false;        ///< the importer could not queue the message
+    bool exporter_is_out = false;  ///< the exporter had no memory to count the importer
   };
 
   state() noexcept = default;

@@ -98,7 +98,7 @@ void release_listener::state::take(const release_message& message, connection& f
   const auto waiting = waits.find(message.tag);
   if (waiting == waits.end() || waiting->second.exporter != message.exporter) return;
   waiting->second.said = message.kind;
-  waiting->second.no_memory = message.kind == release_kind::refused && message.state == release_state::unknown;
+  waiting->second.exporter_is_out = message.kind == release_kind::refused && message.state == release_state::unknown;
   answered->notify_all();
 }
 
