@@ -321,6 +321,7 @@ result<void> release_listener::state::receive(const release_message& request) no
   const release_id id = request.id();
   reach(step::importer_requested);
   answer_room answer;
+  std::vector<release::mapped_range> gone;
   {
     std::unique_lock guard(mutex);
     ++counts.requests;
@@ -335,11 +336,14 @@ result<void> release_listener::state::receive(const release_message& request) no
       tell(id, request.retirement, release_state::unknown, answer);
       return send_answers(guard);
     }
-    if (!found->second.asked) ++counts.retiring;
-    found->second.asked = true;
-    found->second.retirement = request.retirement;
+    memory& wanted = found->second;
+    if (!wanted.asked) ++counts.retiring;
+    wanted.asked = true;
+    wanted.retirement = request.retirement;
+    mark(wanted, gone);
   }
   reach(step::importer_retiring);
+  if (!gone.empty()) caches.invalidate(gone);
   invalidate_asked();
   reach(step::importer_invalidated);
   progress_caches();
@@ -351,17 +355,26 @@ result<void> release_listener::state::receive(const release_message& request) no
   return send_answers(guard);
 }
 
-// Without memory for the list, the next round tries again.
+/// Marks requested memory, whose mappings the caller invalidates. If there is no memory for the list, the next round
+/// tries again.
+void release_listener::state::mark(memory& asked, std::vector<release::mapped_range>& gone) noexcept {
+  if (asked.marked) return;
+  try {
+    gone.insert(gone.end(), asked.mappings.begin(), asked.mappings.end());
+    asked.marked = true;
+  } catch (const std::bad_alloc&) {
+    some_unmarked = true;
+  }
+}
+
+// Each request calls this, and there may be thousands, so it visits `memories` only if one of them was left unmarked.
 void release_listener::state::invalidate_asked() noexcept {
   std::vector<release::mapped_range> gone;
-  try {
+  {
     const std::scoped_lock guard(mutex);
-    if (counts.retiring == 0) return;
-    for (const auto& [id, one] : memories)
-      if (one.asked && !one.marked) gone.insert(gone.end(), one.mappings.begin(), one.mappings.end());
-    for (auto& [id, one] : memories) one.marked = one.asked;
-  } catch (const std::bad_alloc&) {
-    return;
+    if (!std::exchange(some_unmarked, false)) return;
+    for (auto& [id, one] : memories)
+      if (one.asked) mark(one, gone);
   }
   if (!gone.empty()) caches.invalidate(gone);
 }
@@ -370,6 +383,7 @@ void release_listener::state::invalidate_asked() noexcept {
 void release_listener::state::unmark() noexcept {
   const std::scoped_lock guard(mutex);
   for (auto& [id, one] : memories) one.marked = false;
+  some_unmarked = true;
   thread.wake();
 }
 

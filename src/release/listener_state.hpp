@@ -106,6 +106,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void end_sending() noexcept;
 
   // The caller holds the mutex.
+  void mark(memory& asked, std::vector<release::mapped_range>& gone) noexcept;
   void tell(const release_id& id, std::uint64_t retirement, release_state said, answer_room& in) noexcept;
   void queue(std::uint64_t exporter, const release_message& message) noexcept;
   static void flush(connection& to) noexcept;
@@ -123,7 +124,8 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   std::set<std::uint64_t> late;                     ///< exporters whose socket had no room for the last connection
   std::map<std::uint64_t, open_wait> waits;         ///< by tag
   release_listener_statistics counts;
-  bool closes_fail = false;  ///< in the last look: those of quarantined mappings are not tried at every one
+  bool some_unmarked = false;  ///< requested memory may not be marked
+  bool closes_fail = false;    ///< at the last check: closes of quarantined mappings are not tried at each one
   std::uint64_t last_number = 0;
   os::thread thread;
 
