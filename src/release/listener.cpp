@@ -24,7 +24,9 @@ using release::step;
 
 /// A process that dies closes its sockets shortly before it counts as ended.
 constexpr std::chrono::milliseconds death_takes{100};
-/// Longest wait, at a listener's end, for exporters that do not read.
+/// The same on a busy machine, once the process is known to be ending.
+constexpr std::chrono::milliseconds death_takes_at_most{2000};
+/// Longest wait, when a listener ends, for exporters that do not read.
 constexpr std::chrono::milliseconds rest_takes{1000};
 constexpr std::chrono::milliseconds longest_read{100};
 constexpr auto inherited_text = "the listener belongs to the parent process";
@@ -44,7 +46,8 @@ void poll_or_rest(std::span<pollfd> watched, std::chrono::milliseconds most) noe
 /// Returns whether the exporter's process has ended, or is ending.
 bool has_ended(const release_target& what) noexcept {
   const auto there = fd_passing::open_process(origin_of(what));
-  return there ? os::readable_within(*there, death_takes) : there.error() == errc::peer_gone;
+  if (!there) return there.error() == errc::peer_gone;
+  return os::readable_within(*there, fd_passing::main_thread_ends(what.pid) ? death_takes_at_most : death_takes);
 }
 
 }  // namespace
