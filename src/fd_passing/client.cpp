@@ -35,8 +35,9 @@ int connect_by(steady_clock::time_point deadline, const file& socket, const sock
 /// Waits for a reply, or for the end of the process.
 result<void> wait_for_reply(const file& socket, const file& process) noexcept {
   const auto deadline = steady_clock::now() + answer_timeout;
-  std::array<pollfd, 2> watched{{{.fd = socket.number(), .events = POLLIN, .revents = 0},
-                                 {.fd = process.number(), .events = POLLIN, .revents = 0}}};
+  std::array<pollfd, 2> watched{
+      {{.fd = socket.number(), .events = POLLIN, .revents = 0},
+       {.fd = process.still_there() ? process.number() : -1, .events = POLLIN, .revents = 0}}};
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0) return fail_errno(errc::timed_out, ETIMEDOUT, late_text);

@@ -18,7 +18,7 @@ namespace {
 /// A server with too many connections may close a new connection before it has answered.
 constexpr int fresh_attempts = 3;
 
-constexpr std::chrono::milliseconds look_every{1000};  // the program may close a descriptor just before a poll
+constexpr std::chrono::milliseconds poll_interval{1000};  // the program may close a descriptor just before a poll
 constexpr std::chrono::milliseconds retry_after{50};
 
 bool is_one_of(const error& failure, errc first, errc second) noexcept { return failure == first || failure == second; }
@@ -115,7 +115,11 @@ error connection::no_answer(const error& seen) const noexcept {
 
 file connection::take_idle() noexcept {
   const std::scoped_lock hold(mutex_);
-  return idle_count_ == 0 ? file() : std::move(idle_[--idle_count_]);
+  while (idle_count_ > 0) {
+    file idle = std::move(idle_[--idle_count_]);
+    if (idle.still_there()) return idle;
+  }
+  return {};
 }
 
 void connection::keep(file socket) noexcept {
@@ -136,8 +140,15 @@ result<std::shared_ptr<connection>> connection_table::find_or_make(transport via
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
 }
 
+/// Whether the program has closed the pidfd (closefrom(3)).
+bool connection_table::has_lost_process(const slot& one) noexcept {
+  const auto& process = one.to->process();
+  return process && !process.still_there();
+}
+
 std::shared_ptr<connection> connection_table::find(const exporter_id& to) noexcept {
   slots inherited;
+  std::shared_ptr<connection> lost;
   const std::scoped_lock hold(mutex_);
   if (process_ !=
       os::this_process()) {  // a forked child would read its parent's answers, and leave its own to the parent
@@ -146,6 +157,12 @@ std::shared_ptr<connection> connection_table::find(const exporter_id& to) noexce
   }
   const auto found = slots_.find(to);
   if (found == slots_.end()) return nullptr;
+  if (has_lost_process(found->second)) {
+    lost = std::move(found->second.to);
+    auto without = slots_.extract(found);
+    if (watches_ && process_ == maker_) forgotten_.insert(std::move(without));
+    return nullptr;
+  }
   found->second.last_use = ++uses_;
   return found->second.to;
 }
@@ -156,7 +173,7 @@ std::shared_ptr<connection> connection_table::add(slots made) noexcept {
   slots::node_type removed;
   const std::scoped_lock hold(mutex_);
   if (slots_.size() >= most) {
-    const auto use = [](const auto& one) { return one.second.last_use; };
+    const auto use = [&](const auto& one) { return std::pair(in_use_ && in_use_(one.first), one.second.last_use); };
     removed = slots_.extract(std::ranges::min_element(slots_, {}, use));
   }
   slots_.merge(made);
@@ -183,13 +200,14 @@ void connection_table::wait_for_ends(void* self) noexcept {
     auto kept = alive.lock();
     if (!kept) return;
     kept->forget_ended();
+    kept->watch_again();
     kept.reset();
     if (alive.expired()) return;
   }
 }
 
 void connection_table::wait_for_end(std::vector<pollfd>& watched) noexcept {
-  auto timeout = look_every;
+  auto timeout = poll_interval;
   const auto watch = [&](const file& one) {
     if (one.still_there()) watched.push_back({.fd = one.number(), .events = POLLIN, .revents = 0});
   };
@@ -209,16 +227,65 @@ void connection_table::wait_for_end(std::vector<pollfd>& watched) noexcept {
 
 void connection_table::forget_ended() noexcept {
   slots removed;
+  slots lost;
   {
     const os::no_fork no_child_has_it_locked;
     const std::scoped_lock hold(mutex_);
     for (auto next = slots_.begin(); next != slots_.end();) {
       const auto one = next++;
-      const auto& process = one->second.to->process();
-      if (process && process.still_there() && has_ended(process)) removed.insert(slots_.extract(one));
+      if (has_lost_process(one->second)) {
+        lost.insert(slots_.extract(one));
+      } else if (const auto& process = one->second.to->process(); process && has_ended(process)) {
+        removed.insert(slots_.extract(one));
+      }
     }
   }
+  for (auto& [id, one] : lost) one.to.reset();
+  add_again(std::move(lost));
   for (const auto& [id, one] : removed) ended_(id);
+}
+
+/// Returns a link, or null if there is no memory for it.
+std::shared_ptr<connection> connection_table::made_of(file process) noexcept try {
+  return std::make_shared<connection>(std::move(process), error{});
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+/// Makes links again that `forget_all` has closed, but not while a retry may need the descriptors. An exporter whose
+/// process has ended meanwhile has no link, and is reported like those with one.
+void connection_table::watch_again() noexcept {
+  slots missing;
+  {
+    const os::no_fork no_child_has_it_locked;
+    const std::scoped_lock hold(mutex_);
+    std::erase_if(forgotten_, [&](const auto& one) { return !in_use_(one.first); });
+    const auto now = std::chrono::steady_clock::now();
+    if (forgotten_.empty() || slots_.size() >= most || now < watch_again_at_) return;
+    watch_again_at_ = now + poll_interval;
+    missing.swap(forgotten_);
+  }
+  slots ended;
+  for (auto next = missing.begin(); next != missing.end();) {
+    const auto one = next++;
+    auto process = open_process(one->first);
+    if (process) one->second.to = made_of(std::move(*process));
+    if (!process && process.error() == errc::peer_gone) ended.insert(missing.extract(one));
+  }
+  add_again(std::move(missing));
+  for (const auto& [id, one] : ended) ended_(id);
+}
+
+void connection_table::add_again(slots made) noexcept {
+  const os::no_fork no_child_has_it_locked;
+  const std::scoped_lock hold(mutex_);
+  for (auto next = made.begin(); next != made.end();) {
+    const auto one = next++;
+    if (one->second.to && slots_.size() < most && !slots_.contains(one->first)) slots_.insert(made.extract(one));
+  }
+  std::erase_if(made, [&](const auto& one) { return slots_.contains(one.first); });
+  for (auto& [id, one] : made) one.to.reset();
+  forgotten_.merge(made);
 }
 
 void connection_table::forget(const exporter_id& to) noexcept {
@@ -227,15 +294,23 @@ void connection_table::forget(const exporter_id& to) noexcept {
   const auto found = slots_.find(to);
   if (found == slots_.end()) return;
   const file& process = found->second.to->process();
-  if (watches_ && process_ == maker_ && process && process.still_there()) return;  // the thread does, and tells
+  if (watches_ && process_ == maker_ && process && process.still_there()) return;  // the thread forgets the link
   removed = slots_.extract(found);
 }
 
 bool connection_table::forget_all() noexcept {
   slots removed;
+  {
+    const std::scoped_lock hold(mutex_);
+    removed.swap(slots_);
+  }
+  const bool any = !removed.empty();
+  std::erase_if(removed, [](const auto& one) { return !one.second.to->process(); });
+  for (auto& [id, one] : removed) one.to.reset();
   const std::scoped_lock hold(mutex_);
-  removed.swap(slots_);
-  return !removed.empty();
+  if (watches_ && process_ == maker_) forgotten_.merge(removed);
+  watch_again_at_ = std::chrono::steady_clock::now() + poll_interval;
+  return any;
 }
 
 }  // namespace pinfold::fd_passing

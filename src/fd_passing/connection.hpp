@@ -66,12 +66,15 @@ class connection_table : public std::enable_shared_from_this<connection_table> {
  public:
   static constexpr std::size_t most = 256;
   using end_call = std::function<void(const exporter_id& ended)>;
+  using use_call = std::function<bool(const exporter_id& of)>;
 
   connection_table() noexcept = default;
-  /// Forgets a link when its process ends, and then calls `ended`: on a thread of its own, which the first link to a
-  /// process that can be seen starts, and never after the table's end. The table belongs to a std::shared_ptr. Where no
-  /// thread can be started, links stay until their next use, and `ended` is not called.
-  explicit connection_table(end_call ended) noexcept : ended_(std::move(ended)) {}
+  /// Forgets a link when its process ends, and then calls `ended` on a thread of its own, and never after the table
+  /// ends. The first link to a visible process starts that thread. The table belongs to a std::shared_ptr. If no thread
+  /// can be started, links stay until their next use, and `ended` is not called. `in_use` says whether memory of an
+  /// exporter is open; the table calls it with its lock held. The thread makes a link to such an exporter again within
+  /// two seconds after `forget_all`.
+  connection_table(end_call ended, use_call in_use) noexcept : ended_(std::move(ended)), in_use_(std::move(in_use)) {}
   connection_table(const connection_table&) = delete;
   connection_table& operator=(const connection_table&) = delete;
   ~connection_table() { thread_.stop(); }
@@ -94,6 +97,7 @@ class connection_table : public std::enable_shared_from_this<connection_table> {
   };
   using slots = std::map<exporter_id, slot>;
 
+  [[nodiscard]] static bool has_lost_process(const slot& one) noexcept;
   [[nodiscard]] std::shared_ptr<connection> find(const exporter_id& to) noexcept;
   [[nodiscard]] std::shared_ptr<connection> add(slots made) noexcept;
   void watch_locked() noexcept;
@@ -101,13 +105,19 @@ class connection_table : public std::enable_shared_from_this<connection_table> {
   static void wait_for_ends(void* self) noexcept;
   void wait_for_end(std::vector<pollfd>& watched) noexcept;
   void forget_ended() noexcept;
+  void watch_again() noexcept;
+  void add_again(slots made) noexcept;
+  [[nodiscard]] static std::shared_ptr<connection> made_of(file process) noexcept;
 
   std::mutex mutex_;
   slots slots_;
+  slots forgotten_;  ///< without their links, which the thread makes again
+  std::chrono::steady_clock::time_point watch_again_at_;
   std::uint64_t uses_ = 0;
   std::uint64_t process_ = os::this_process();
   const std::uint64_t maker_ = os::this_process();
   const end_call ended_;
+  const use_call in_use_;
   bool watches_ = false;
   os::thread thread_;
 };

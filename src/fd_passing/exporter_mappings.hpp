@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,7 +38,11 @@ class exporter_mappings {
     names name;
     name.emplace(0, 0);
     auto node = made.extract(made.begin());
+    counts count;
+    count.emplace(from, 0);
     const std::scoped_lock guard(mutex_);
+    counts_.merge(count);
+    ++counts_.find(from)->second;
     node.mapped().unused = name.extract(name.begin());
     node.key() = ++last_;
     all_.insert(std::move(node));
@@ -49,11 +54,21 @@ class exporter_mappings {
   /// The open failed, or the close is done.
   void end(std::uint64_t number) noexcept {
     typename map::node_type ended;  // freed without the lock
+    counts::node_type last;
     const std::scoped_lock guard(mutex_);
     ended = all_.extract(number);
+    if (ended.empty()) return;
+    const auto of = counts_.find(ended.mapped().from);
+    if (--of->second == 0) last = counts_.extract(of);
   }
 
-  /// The mapping is open: `take_number` finds it by `name`, which no other open mapping has.
+  /// Returns whether a mapping of the exporter is listed.
+  [[nodiscard]] bool contains(const exporter_id& exporter) noexcept {
+    const std::scoped_lock guard(mutex_);
+    return counts_.contains(exporter);
+  }
+
+  /// Marks a mapping as open: `take_number` finds it by `name`, which no other open mapping has.
   void opened(std::uint64_t number, std::uint64_t name) noexcept {
     const std::scoped_lock guard(mutex_);
     const auto found = all_.find(number);
@@ -105,6 +120,7 @@ class exporter_mappings {
 
  private:
   using names = std::map<std::uint64_t, std::uint64_t>;
+  using counts = std::map<exporter_id, std::size_t>;
   struct mapping {
     exporter_id from;
     peer_id peer;
@@ -117,15 +133,17 @@ class exporter_mappings {
   std::mutex mutex_;
   map all_;  ///< by number
   names by_name_;
+  counts counts_;  ///< mappings of each exporter, never 0
   std::uint64_t last_ = 0;
   std::shared_ptr<const call> tell_;
 };
 
 /// Returns a table that calls `mappings->ended`.
 template <class Handle>
-[[nodiscard]] std::shared_ptr<connection_table> links_that_tell(std::shared_ptr<exporter_mappings<Handle>> mappings) {
-  return std::make_shared<connection_table>(
-      [told = std::move(mappings)](const exporter_id& exporter) { told->ended(exporter); });
+[[nodiscard]] std::shared_ptr<connection_table> links_that_tell(
+    const std::shared_ptr<exporter_mappings<Handle>>& mappings) {
+  return std::make_shared<connection_table>([=](const exporter_id& exporter) { mappings->ended(exporter); },
+                                            [=](const exporter_id& exporter) { return mappings->contains(exporter); });
 }
 
 }  // namespace pinfold::fd_passing

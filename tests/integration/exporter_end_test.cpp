@@ -11,11 +11,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace pinfold::testing::exporter_end_test {
 namespace {
@@ -24,7 +28,7 @@ using cache_type = import_cache<memfd_importer>;
 
 constexpr std::size_t bytes = 4096;
 
-/// Waits for what another thread does; returns false after 10 s.
+/// Waits for what another thread does; returns false after a minute.
 template <class F>
 [[nodiscard]] bool eventually(F&& done) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
@@ -96,6 +100,23 @@ TEST_P(exporter_end, R70_is_found_also_by_an_open_that_came_before) {
   EXPECT_TRUE(eventually([&] { return cache.statistics().open == 0; }));
 }
 
+TEST_P(exporter_end, R70_comes_after_descriptors_ran_out) {
+  for (const bool meanwhile : {false, true}) {
+    exporter_peer ending({.serve = true});
+    auto cache = make();
+    const auto held = acquire(cache, ending.allocate(bytes, 1));
+    const auto late = other.allocate(bytes, 2);
+    ASSERT_TRUE(held);
+    {
+      const lowered_limit none(RLIMIT_NOFILE, lowest_free_descriptor());
+      static_cast<void>(acquire(cache, late));  // closes the descriptors that show the end
+      if (meanwhile) end(ending);
+    }
+    if (!meanwhile) end(ending);
+    EXPECT_TRUE(eventually([&] { return cache.progress() && held->stale(); })) << "meanwhile: " << meanwhile;
+  }
+}
+
 TEST_P(exporter_end, R70_may_come_while_the_cache_ends_or_moves) {
   const int before = open_descriptors();
   for (int i = 0; i < 40; ++i) {
@@ -164,19 +185,68 @@ TEST_P(exporter_end, R70_reaches_a_cache_whose_answers_the_program_carries) {
   EXPECT_TRUE(eventually([&] { return cache.statistics().open == 0; }));
 }
 
-// As a daemon does that closes all it did not open.
-TEST_P(exporter_end, a_living_exporter_is_reached_after_the_program_closed_all_descriptors) {
-  child_process child([&](line&) {
-    auto cache = make();
-    if (!acquire(cache, peer.allocate(bytes, 1))) return 1;
-    const auto second = peer.allocate(bytes, 2);
-    const auto kept = peer.process().talk().number();
-    ::close_range(3, static_cast<unsigned>(kept) - 1, 0);
-    ::close_range(static_cast<unsigned>(kept) + 1, ~0U, 0);
-    static_cast<void>(acquire(cache, second));
-    return acquire(cache, second) ? 0 : 2;
+/// Closes all descriptors but these, as a daemon does that closes all it did not open. Gives their numbers to sockets
+/// of the program, with a message in each, if `reuse`.
+std::vector<int> close_all_but(std::vector<int> kept, bool reuse) {
+  constexpr int most = 64;
+  std::sort(kept.begin(), kept.end());
+  unsigned first = 3;
+  for (const int one : kept) {
+    if (static_cast<unsigned>(one) > first) ::close_range(first, static_cast<unsigned>(one) - 1, 0);
+    first = static_cast<unsigned>(one) + 1;
+  }
+  ::close_range(first, ~0U, 0);
+  std::vector<int> own;
+  while (reuse && (own.empty() || own.back() < most)) {
+    std::array<int, 2> ends{-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends.data()) != 0) break;
+    for (const int one : ends) {
+      static_cast<void>(::send(one, "own", 3, 0));
+      own.push_back(one);
+    }
+  }
+  return own;
+}
+
+/// Returns whether each of the program's sockets has its message, and no other.
+bool untouched(const std::vector<int>& own) {
+  std::array<char, 64> text{};
+  return std::all_of(own.begin(), own.end(), [&](int one) {
+    return ::recv(one, text.data(), text.size(), 0) == 3 && ::recv(one, text.data(), text.size(), 0) < 0;
   });
-  EXPECT_EQ(child.finish(), 0);
+}
+
+TEST_P(exporter_end, a_living_exporter_is_reached_after_the_program_closed_all_descriptors) {
+  for (const bool reuse : {false, true}) {
+    child_process child([&](line&) {
+      auto cache = make();
+      if (!acquire(cache, peer.allocate(bytes, 1))) return 1;
+      const auto second = peer.allocate(bytes, 2);
+      const auto own = close_all_but({peer.process().talk().number()}, reuse);
+      if (!acquire(cache, second)) return 2;
+      return untouched(own) ? 0 : 3;
+    });
+    EXPECT_EQ(child.finish(), 0) << "reuse: " << reuse;
+  }
+}
+
+TEST_P(exporter_end, R70_comes_after_the_program_closed_all_descriptors) {
+  for (const bool reuse : {false, true}) {
+    exporter_peer ending({.serve = true});
+    const auto handle = ending.allocate(bytes, 1);
+    child_process child([&](line& talk) {
+      auto cache = make();
+      const auto held = acquire(cache, handle);
+      if (!held) return 1;
+      const auto own = close_all_but({talk.number()}, reuse);
+      static_cast<void>(talk.send(true));
+      if (!eventually([&] { return cache.progress() && held->stale(); })) return 2;
+      return untouched(own) ? 0 : 3;
+    });
+    ASSERT_TRUE(child.talk().receive<bool>());
+    end(ending);
+    EXPECT_EQ(child.finish(), 0) << "reuse: " << reuse;
+  }
 }
 
 TEST_P(exporter_end, R70_in_a_forked_child_nothing_is_watched) {

@@ -61,6 +61,18 @@ TEST_F(fd_connection, least_recently_used_connection_is_closed_at_the_limit) {
   EXPECT_EQ(open_descriptors() - before, static_cast<int>(fd_passing::connection_table::most));
 }
 
+TEST_F(fd_connection, R70_link_of_an_exporter_with_open_memory_is_kept_before_others) {
+  const auto used = what.from;
+  const auto watching = std::make_shared<fd_passing::connection_table>(
+      [](const fd_passing::exporter_id&) {}, [&](const fd_passing::exporter_id& one) { return one == used; });
+  const auto first = watching->find_or_make(fd_passing::transport::pidfd, used).value();
+  fd_passing::exporter_id other = used;
+  for (std::size_t i = 0; i < 2 * fd_passing::connection_table::most; ++i) {
+    other.exporter += 1;
+    ASSERT_TRUE(watching->find_or_make(fd_passing::transport::pidfd, other));
+  }
+  EXPECT_EQ(watching->find_or_make(fd_passing::transport::pidfd, used).value(), first);
+}
 
 TEST_F(fd_connection, number_of_a_thread_is_that_of_no_process) {
   std::promise<pid_t> number;
