@@ -77,6 +77,29 @@ TEST_F(cuda_events, an_event_is_opened_once_and_destroyed_with_the_importer) {
   EXPECT_EQ(emulation().calls("cuEventDestroy"), 1U);
 }
 
+TEST_F(cuda_events, events_that_were_not_waited_for_lately_are_destroyed) {
+  PINFOLD_EMULATION_ONLY();
+  constexpr unsigned kept = 64, others = 100;
+  cuda_peer peer(true), idle(true);
+  cuda_ipc_importer importer;
+  const auto memory = peer.allocate(64 * kib, 1);
+  const auto made = importer.open(any_peer, memory.handle);
+  ASSERT_TRUE(made) << describe(made.error());
+  auto other = idle.allocate(32 * kib, 1);
+  const auto wait_for_another = [&] {
+    ++other.event.bytes.back();  // which the emulation ignores
+    return importer.wait(other).has_value();
+  };
+  for (unsigned i = 0; i < others; ++i) EXPECT_TRUE(wait_for_another() && importer.wait(memory));
+  EXPECT_EQ(emulation().calls("cuIpcOpenEventHandle"), others + 1) << "one that is in use was opened again";
+  EXPECT_EQ(emulation().calls("cuEventDestroy"), others + 1 - kept);
+  peer.write_later(memory.address, 64 * kib, 2);
+  ASSERT_TRUE(importer.wait(memory));
+  for (unsigned i = 0; i < others; ++i) EXPECT_TRUE(wait_for_another());
+  EXPECT_TRUE(stream_reads(made->data, 64 * kib, 2)) << "the wait ended with its event";
+  EXPECT_TRUE(importer.close(made->registration));
+}
+
 TEST_F(cuda_events, event_of_an_ended_process_delays_nothing) {
   cuda_ipc_importer importer;
   cuda_shared memory;
