@@ -113,16 +113,20 @@ class open_table {
     if (found != holders_.end()) found->second.of->second.outdated = true;
   }
 
-  /// Gives back all holds of `owner`. An item that the driver refuses to close stays open, and it has no hold; each
-  /// such call tries again to close those of all owners.
+  /// Gives one hold back, in any case: an item that the driver refuses to close stays open without a hold. The number
+  /// must be held.
+  template <class Close>
+  void give_up(std::uint64_t number, Close&& close) noexcept {
+    if (give_back(number, close)) return;
+    const std::scoped_lock guard(mutex_);
+    disown(holders_.find(number));
+  }
+
+  /// Gives up all holds of `owner`. Each such call tries again to close items without a hold, of all owners.
   template <class Close>
   void give_back_all(const void* owner, Close&& close) noexcept {
     close_unheld(close, {});
-    while (const auto number = any_of(owner)) {
-      if (give_back(number, close)) continue;
-      const std::scoped_lock guard(mutex_);
-      disown(holders_.find(number));
-    }
+    while (const auto number = any_of(owner)) give_up(number, close);
   }
 
   [[nodiscard]] std::size_t held_by(const void* owner) const noexcept {

@@ -137,6 +137,38 @@ TEST_F(cuda_reuse, R4_late_handle_is_stale_where_nothing_lies) {
   EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
 }
 
+// Whatever keeps the old mapping open, a late handle does not share it.
+TEST_F(cuda_reuse, R4_late_handle_is_stale_though_another_cache_has_its_memory_open) {
+  cuda_cache holds{cuda_ipc_importer()};
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto old = peer.allocate(32 * kib, 1);
+  touch(holds, old, 1);
+  touch(cache, old, 1);
+  EXPECT_TRUE(cache.flush());
+  const auto kept = acquire(cache, old);
+  ASSERT_TRUE(kept) << "memory that is there is shared";
+  peer.free(old.address);
+  cache.invalidate(any_peer, old.handle.allocation());
+  const auto before = gpu().counters();
+  for (int i = 0; i < 2; ++i) {
+    const auto refused = acquire(cache, old);
+    ASSERT_FALSE(refused) << "a lease on freed memory";
+    EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
+  }
+  EXPECT_EQ(gpu().counters().live_mappings, before.live_mappings) << "nothing was closed under its holders";
+}
+
+TEST_F(cuda_reuse, R4_late_handle_of_segments_is_stale_though_another_cache_has_them_open) {
+  cuda_cache holds{cuda_ipc_importer()};
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto old = peer.map_segments(2, segment, 1);
+  touch(holds, old, 1);
+  peer.replace_segment(old.address + segment, segment, 2);
+  const auto refused = acquire(cache, old);
+  ASSERT_FALSE(refused) << "a lease on freed memory";
+  EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
+}
+
 TEST_F(cuda_reuse, R4_without_confirm_a_late_handle_opens_what_lies_there) {
   cuda_cache cache{cuda_ipc_importer({.confirm = false})};
   const auto old = peer.allocate(32 * kib, 1);
@@ -144,19 +176,6 @@ TEST_F(cuda_reuse, R4_without_confirm_a_late_handle_opens_what_lies_there) {
   const auto fresh = peer.allocate(32 * kib, 2);
   SKIP_UNLESS_AT(fresh, old.handle.base);
   touch(cache, old, 2);
-}
-
-// A mapping of pinfold's that other importers share was confirmed when it was opened.
-TEST_F(cuda_reuse, R4_handle_of_freed_memory_that_is_still_mapped_opens_that_memory) {
-  cuda_cache holds{cuda_ipc_importer()};
-  const auto old = peer.allocate(32 * kib, 1);
-  const auto held = acquire(holds, old);
-  ASSERT_TRUE(held);
-  peer.free(old.address);
-  const auto fresh = peer.allocate(32 * kib, 2);
-  SKIP_UNLESS_AT(fresh, old.handle.base);
-  cuda_cache other{cuda_ipc_importer()};
-  touch(other, old, 1);
 }
 
 TEST_F(cuda_reuse, R4_buffer_of_equal_size_at_the_same_address_is_no_hit) {

@@ -37,7 +37,7 @@ class gpu_world {
     emulation().set_second_open(rule_);
     emulation().set_freed(static_cast<int>(status::invalid_handle));
     emulation().max_mappings(capacity);
-    oracle.counts_opens = oracle.mapped_before_stale = true;
+    oracle.counts_opens = oracle.confirms_opens = oracle.mapped_before_stale = true;
   }
   /// Gives a place fresh memory, and removes from the list what was there.
   fake_handle allocate(std::uint32_t where, std::uint32_t size, std::list<fake_handle>& exported) {

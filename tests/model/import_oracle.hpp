@@ -18,6 +18,8 @@ class import_oracle final : public oracle {
   /// The importer opens an open handle again without the driver, and closes it in the driver when its last user has
   /// closed it.
   bool counts_opens = false;
+  /// The exporter confirms each open, also of an open handle.
+  bool confirms_opens = false;
   /// The driver checks for overlapping mappings, and for room, before it checks the handle.
   bool mapped_before_stale = false;
 
@@ -87,7 +89,7 @@ class import_oracle final : public oracle {
     return serials.size();
   }
   outcome driver_says(const fake_handle& wanted) {
-    if (counts_opens && open_of(wanted) > 0) return {};
+    if (counts_opens && open_of(wanted) > 0) return confirms_opens ? handle_refused(wanted) : outcome{};
     if (failing_opens > 0) return --failing_opens, open_failure;
     const auto stale = handle_refused(wanted);
     if (stale && !mapped_before_stale) return stale;

@@ -104,14 +104,28 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   if (handle.exporter != 0)
     static_cast<void>(state_->links->find_or_make(fd_passing::transport::scm, cuda_ipc::origin_of(handle)));
   cuda::device_pointer at = 0;
-  const auto number = cuda_ipc::all_opened().take(
-      state_.get(), place, [&](auto& all) { return all.find(place); },
-      [&](auto there) { return may_share(**in, there->second.item); },
-      [&](auto& left) {
-        return cuda_ipc::open_memory(**in, *state_->links, handle, {window, state_->options.confirm}, left);
-      },
-      [&](auto there) { at = there->second.item.at; },
-      [&](const auto& there, cuda_ipc::opened_memory& memory) { return state_->close(there, memory); });
+  const auto close_it = [&](const auto& there, cuda_ipc::opened_memory& memory) {
+    return state_->close(there, memory);
+  };
+  const auto open_once = [&] {
+    bool confirmed = !state_->options.confirm;
+    auto number = cuda_ipc::all_opened().take(
+        state_.get(), place, [&](auto& all) { return all.find(place); },
+        [&](auto there) { return may_share(**in, there->second.item); },
+        [&](auto& left) {
+          confirmed = true;
+          return cuda_ipc::open_memory(**in, *state_->links, handle, {window, state_->options.confirm}, left);
+        },
+        [&](auto there) { at = there->second.item.at; }, close_it);
+    if (!number || confirmed) return number;
+    // The exporter may have freed the memory since another open of this process.
+    if (const auto there = cuda_ipc::confirm(*state_->links, handle); !there) {
+      cuda_ipc::all_opened().give_up(*number, close_it);
+      number = tl::unexpected(there.error());
+    }
+    return number;
+  };
+  const auto number = open_once();
   if (!number) {
     state_->by_exporter->end(*listed);
     return tl::unexpected(number.error());

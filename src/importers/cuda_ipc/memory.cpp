@@ -41,19 +41,10 @@ result<opened_memory> open_by_kind(const cuda::primary_context& in, fd_passing::
                                                    : open_segments(in, **link, handle, how.in);
 }
 
-/// Asks the exporter whether the memory that the handle names is still there. The driver does not compare: it opens
-/// whatever lies at the handle's base, also other memory that the exporter allocated there since. Buffer ids are never
-/// used again, so an answer that comes after the open is about what was opened.
-result<void> confirm(fd_passing::connection_table& links, const cuda_ipc_handle& handle) noexcept {
-  const auto link = link_to(links, handle);
-  if (!link) return tl::unexpected(link.error());
-  const auto answer = (*link)->fetch(fd_passing::transport::scm, {origin_of(handle), handle.serial});
-  return answer ? result<void>{} : tl::unexpected(answer.error());
-}
-
-/// The driver refuses an allocation's handle in the same way when it was freed, and while another context of this
-/// device has memory of the exporter open. The exporter tells.
-error told_apart(fd_passing::connection_table& links, const cuda_ipc_handle& handle, const error& refused) noexcept {
+/// The driver refuses an allocation's handle in the same way if the allocation was freed, and while another context of
+/// this device has memory of the exporter open. The exporter's answer distinguishes the two.
+error specific_error(fd_passing::connection_table& links, const cuda_ipc_handle& handle,
+                     const error& refused) noexcept {
   const bool ambiguous = refused.code == errc::stale_handle && refused.kind == native_kind::cuda &&
                          refused.native == static_cast<int>(status::invalid_handle);
   if (!ambiguous || !confirm(links, handle)) return refused;
@@ -72,12 +63,21 @@ result<void> closed(status answer) noexcept {
 
 }  // namespace
 
+result<void> confirm(fd_passing::connection_table& links, const cuda_ipc_handle& handle) noexcept {
+  const auto link = link_to(links, handle);
+  if (!link) return tl::unexpected(link.error());
+  const auto answer = (*link)->fetch(fd_passing::transport::scm, {origin_of(handle), handle.serial});
+  if (answer) return {};
+  if (answer.error() == errc::peer_gone) links.forget(origin_of(handle));
+  return tl::unexpected(answer.error());
+}
+
 result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
                                   const cuda_ipc_handle& handle, const open_options& how,
                                   std::optional<opened_memory>& left) noexcept {
   auto made = open_by_kind(in, links, handle, how);
   if (!made && kind_of(handle) == cuda_memory_kind::allocation && how.confirm)
-    made = tl::unexpected(told_apart(links, handle, made.error()));
+    made = tl::unexpected(specific_error(links, handle, made.error()));
   if (made && made->kind != cuda_memory_kind::segments && how.confirm) {
     if (auto there = confirm(links, handle); !there) {
       if (!close_memory(in, *made)) {

@@ -23,7 +23,12 @@ struct open_options {
                                                 const cuda_ipc_handle& handle, const open_options& how,
                                                 std::optional<opened_memory>& left) noexcept;
 
-/// Whether the context in which the memory was opened is gone, and the memory with it.
+/// Asks the exporter whether it still has all the memory that the handle names. The driver does not compare: it opens
+/// whatever lies at the handle's base, even other memory that the exporter has allocated there since. Buffer ids are
+/// never reused, so an answer after the open is about the opened memory.
+[[nodiscard]] result<void> confirm(fd_passing::connection_table& links, const cuda_ipc_handle& handle) noexcept;
+
+/// Returns whether the context in which the memory was opened is gone, and the memory with it.
 [[nodiscard]] bool is_gone(const cuda::primary_context& in, const opened_memory& memory) noexcept;
 
 /// Closes the memory. Memory whose context is gone counts as closed.

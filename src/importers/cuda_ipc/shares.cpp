@@ -133,6 +133,25 @@ std::vector<std::uint64_t> shares::withdraw(const range& where) {
   return serials;
 }
 
+bool shares::is_mapped(const cuda::segment_facts& wanted) const noexcept {
+  const auto now = cuda::segment_at(calls_, wanted.base);
+  return now && *now == wanted;
+}
+
+bool shares::is_there(const subject& what, const range& where) const noexcept {
+  if (what.segments.empty()) return is_whole(what);
+  return std::ranges::any_of(what.segments, [&](const auto& one) {
+    return overlap(one.base, one.base + one.size, where.begin, where.end) && is_mapped(one);
+  });
+}
+
+bool shares::is_whole(const subject& what) const noexcept {
+  if (!what.segments.empty())
+    return std::ranges::all_of(what.segments, [&](const auto& one) { return is_mapped(one); });
+  unsigned long long now = 0;
+  const auto answer = calls_.pointer_get_attribute(&now, cuda::pointer_attribute::buffer_id, what.where.begin);
+  return answer == status::success && now == what.buffer_id;
+}
 std::uint64_t shares::serial_of(cuda::memory_pool pool) {
   const std::scoped_lock guard(mutex_);
   const auto [there, first] = pools_.try_emplace(pool, last_serial_ + 1);
@@ -143,63 +162,50 @@ std::uint64_t shares::serial_of(cuda::memory_pool pool) {
 result<shares::lent> shares::look_up(std::uint64_t serial) {
   const std::scoped_lock guard(mutex_);
   const auto pool = std::ranges::find(pools_, serial, [](const auto& one) { return one.second; });
-  if (pool != pools_.end()) return lent{.pool = pool->first, .sizes = {}, .segment = {}};
+  if (pool != pools_.end()) return lent{.pool = pool->first, .segment = {}};
   const auto after = shared_.upper_bound(serial);
   if (after == shared_.begin()) return fail(errc::stale_handle, gone);
   const auto& [first, found_there] = *std::prev(after);
   const auto& segments = found_there.what.segments;
   if (serial > first + segments.size()) return fail(errc::stale_handle, gone);
-  lent found;
-  if (segments.empty()) {
-    found.whole = found_there.what.where;
-    found.buffer_id = found_there.what.buffer_id;
-    return found;
-  }
-  if (serial > first) {
-    found.segment = segments[serial - first - 1];
-  } else {
-    found.sizes.reserve(segments.size());
-    for (const auto& one : segments) found.sizes.push_back(one.size);
-  }
-  return found;
+  if (serial > first) return lent{.segment = segments[serial - first - 1]};
+  return lent{.segment = {}, .whole = found_there.what};
 }
 
 result<void> shares::lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept try {
   const auto found = look_up(serial);
   if (!found) return tl::unexpected(found.error());
   if (found->pool != nullptr) return lend_pool(found->pool, use);
-  if (!found->whole.empty()) return confirm(*found, use);
-  if (found->sizes.empty()) return lend_segment(found->segment, use);
-  const auto list = listed(found->sizes);
-  if (!list) return tl::unexpected(list.error());
-  use(list->number());
-  return {};
+  return found->whole.where.empty() ? lend_segment(found->segment, use) : confirm(found->whole, use);
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's own records");
 }
 
-result<void> shares::confirm(const lent& asked, const std::function<void(int)>& use) noexcept {
-  unsigned long long now = 0;
-  const auto answer = calls_.pointer_get_attribute(&now, cuda::pointer_attribute::buffer_id, asked.whole.begin);
-  if (answer != status::success || now != asked.buffer_id) return fail(errc::stale_handle, gone);
-  const os::file nothing(::eventfd(0, EFD_CLOEXEC));
-  if (!nothing) return os::fail_system("cannot make a descriptor to answer with");
-  use(nothing.number());
+result<void> shares::confirm(const subject& wanted, const std::function<void(int)>& use) {
+  if (!is_whole(wanted)) return fail(errc::stale_handle, gone);
+  if (wanted.segments.empty()) {
+    const os::file nothing(::eventfd(0, EFD_CLOEXEC));
+    if (!nothing) return os::fail_system("cannot make a descriptor to answer with");
+    use(nothing.number());
+    return {};
+  }
+  std::vector<std::size_t> sizes;
+  sizes.reserve(wanted.segments.size());
+  for (const auto& one : wanted.segments) sizes.push_back(one.size);
+  const auto list = listed(sizes);
+  if (!list) return tl::unexpected(list.error());
+  use(list->number());
   return {};
 }
 
-/// Lends one segment's descriptor. The memory may be unmapped meanwhile: it is the right segment if it was so both
-/// before and after the retain.
+/// Lends one segment's descriptor. The memory may be unmapped meanwhile: if it is this segment both before and after
+/// the retain, the descriptor is of this segment.
 result<void> shares::lend_segment(const cuda::segment_facts& wanted, const std::function<void(int)>& use) noexcept {
-  const auto is_there = [&] {
-    const auto now = cuda::segment_at(calls_, wanted.base);
-    return now && *now == wanted;
-  };
-  if (!is_there()) return fail(errc::stale_handle, gone);
+  if (!is_mapped(wanted)) return fail(errc::stale_handle, gone);
   cuda::generic_allocation physical = 0;
   if (calls_.mem_retain_allocation_handle(&physical, reinterpret_cast<void*>(wanted.base)) != status::success)
     return fail(errc::stale_handle, gone);
-  const bool right = is_there();
+  const bool right = is_mapped(wanted);
   int made = -1;
   const auto exported = calls_.mem_export_to_shareable_handle(&made, physical, descriptor_type, 0);
   static_cast<void>(calls_.mem_release(physical));

@@ -63,21 +63,25 @@ class shares final : public fd_passing::fd_provider {
   };
   struct lent {
     cuda::memory_pool pool = nullptr;
-    std::vector<std::size_t> sizes;  ///< of all segments, when the request is for their list
-    cuda::segment_facts segment;     ///< the requested segment
-    range whole{};                   ///< memory that does not consist of segments
-    std::uint64_t buffer_id = 0;     ///< of `whole`
+    cuda::segment_facts segment;  ///< the requested segment
+    subject whole{};              ///< what a handle names, unless the request is for a pool or one segment
   };
 
   [[nodiscard]] result<lent> look_up(std::uint64_t serial);
   [[nodiscard]] result<void> lend_segment(const cuda::segment_facts& wanted,
                                           const std::function<void(int)>& use) noexcept;
-  [[nodiscard]] result<void> confirm(const lent& asked, const std::function<void(int)>& use) noexcept;
+  /// Confirms that the memory is there, and lends the list of its segments, if it has any.
+  [[nodiscard]] result<void> confirm(const subject& wanted, const std::function<void(int)>& use);
   [[nodiscard]] result<void> lend_pool(cuda::memory_pool pool, const std::function<void(int)>& use) noexcept;
   [[nodiscard]] const shared* known(const subject& what) const noexcept;
   void forget_what_is_gone(const subject& now) noexcept;
   template <class Use>
   void for_each_overlapping(const range& where, Use use);
+  [[nodiscard]] bool is_mapped(const cuda::segment_facts& wanted) const noexcept;
+  /// Returns whether the memory has not been freed; of segments, whether one of those in the range has not.
+  [[nodiscard]] bool is_there(const subject& what, const range& where) const noexcept;
+  /// Returns whether the memory, with all its segments, has not been freed.
+  [[nodiscard]] bool is_whole(const subject& what) const noexcept;
 
   const cuda::driver_table& calls_;
   const std::shared_ptr<release_registry> registry_;
