@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Programs that have a context of the device beside the primary one, which pinfold uses: nothing of the one is taken
 // for the other's, and what goes with the other is not missed.
+#include "support/answer_times.hpp"
 #include "support/fixtures/cuda_test.hpp"
 #include "support/fixtures/second_context.hpp"
 #include "support/host/test_pages.hpp"
@@ -63,6 +64,18 @@ TEST_F(cuda_second_context, R6_what_another_context_has_open_is_in_use_conflict_
   EXPECT_EQ(cache.statistics().evicted, 0U);
   close_there(at);
   touch(cache, memory, 1);
+}
+
+TEST_F(cuda_second_context, R6_what_another_context_has_open_is_not_called_stale_where_the_exporter_does_not_answer) {
+  const auto memory = peer.allocate(32 * kib, 1);
+  const auto at = opened_there(memory);
+  cuda_cache cache{cuda_ipc_importer()};
+  const usual_answer_times usual;
+  peer.process().stop();
+  const auto refused = acquire(cache, memory);
+  EXPECT_EQ(refused.error(), errc::timed_out) << describe(refused.error());
+  peer.process().go_on();
+  close_there(at);
 }
 
 TEST_F(cuda_second_context, R6_what_another_context_has_open_is_not_in_the_way_after_the_contexts_end) {

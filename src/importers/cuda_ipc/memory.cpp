@@ -47,7 +47,9 @@ error specific_error(fd_passing::connection_table& links, const cuda_ipc_handle&
                      const error& refused) noexcept {
   const bool ambiguous = refused.code == errc::stale_handle && refused.kind == native_kind::cuda &&
                          refused.native == static_cast<int>(status::invalid_handle);
-  if (!ambiguous || !confirm(links, handle)) return refused;
+  if (!ambiguous) return refused;
+  const auto there = confirm(links, handle);
+  if (!there) return there.error() == errc::stale_handle ? refused : there.error();
   return cuda::as_error(status::invalid_handle, "another context of this process has memory of this exporter open",
                         errc::already_mapped);
 }
