@@ -3,7 +3,9 @@
 #include "support/fixtures/cuda_test.hpp"
 
 #include "cuda/driver.hpp"
+#include "support/host/process_limits.hpp"
 
+#include <array>
 #include <chrono>
 #include <latch>
 #include <sys/wait.h>
@@ -40,6 +42,17 @@ TEST_F(cuda_trouble, R7_out_of_resources_is_returned_when_every_mapping_is_lease
   EXPECT_EQ(gpu().counters().closes, 0U);
   EXPECT_TRUE(lease->release());
   touch(cache, wanted, 2);
+}
+
+TEST_F(cuda_trouble, R7_descriptors_kept_for_other_exporters_make_way) {
+  PINFOLD_EMULATION_ONLY();
+  cuda_cache cache{cuda_ipc_importer()};
+  std::array<cuda_peer, 4> others;
+  for (auto& one : others) touch(cache, one.allocate(32 * kib, 1), 1);
+  const auto wanted = peer.allocate(32 * kib, 2);
+  const lowered_limit none(RLIMIT_NOFILE, lowest_free_descriptor());
+  const auto lease = acquire(cache, wanted);
+  EXPECT_TRUE(lease) << describe(lease.error());
 }
 
 TEST_F(cuda_trouble, R7_other_driver_errors_are_returned_unchanged_and_evict_nothing) {

@@ -70,6 +70,17 @@ result<void> may_share(const primary_context& in, const cuda_ipc::opened_memory&
   return cuda::fail_cuda(cuda::status::already_mapped, "an earlier close of this memory is incomplete");
 }
 
+/// Whether the open may have failed for want of descriptors, of which it needs several. The driver hides the reason.
+bool lacked_descriptors(const error& failed) noexcept {
+  const auto is_want = [](int native) { return native == EMFILE || native == ENFILE; };
+  if (failed.kind == native_kind::posix && is_want(failed.native)) return true;
+  std::array<os::file, 8> probes;
+  return std::ranges::any_of(probes, [&](auto& one) {
+    one = os::file(::eventfd(0, EFD_CLOEXEC));
+    return !one && is_want(errno);
+  });
+}
+
 }  // namespace
 
 cuda_ipc_importer::cuda_ipc_importer(cuda_ipc_importer_options options) : state_(std::make_unique<state>(options)) {}
@@ -125,7 +136,9 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
     }
     return number;
   };
-  const auto number = open_once();
+  auto number = open_once();
+  // Once more without the descriptors that the links keep for speed, so that an open never fails because of them.
+  if (!number && lacked_descriptors(number.error()) && state_->links->forget_all()) number = open_once();
   if (!number) {
     state_->by_exporter->end(*listed);
     return tl::unexpected(number.error());
