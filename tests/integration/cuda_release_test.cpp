@@ -18,7 +18,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace pinfold::testing::cuda_release_test {
 namespace {
@@ -28,9 +32,19 @@ using cuda_release_cache = import_cache<releasing_importer<cuda_ipc_importer>>;
 
 constexpr std::size_t bytes = 1 << 21;
 constexpr int without_limit = -1;
+constexpr int ample = 60'000;  // ms: for what another process does, on a busy machine
 
 struct export_order {
-  enum class what : int { allocate, retire, wait, announce, announce_in_free } verb = what::allocate;
+  enum class what : int {
+    allocate,
+    retire,
+    wait,
+    announce,
+    announce_in_free,
+    ask_only,
+    share_twice,
+    free
+  } verb = what::allocate;
   std::uint32_t seed = 0;
   int milliseconds = 0;
   int free_status = 0;  ///< what the driver shall say to the free; 0: free
@@ -54,6 +68,9 @@ class exporting {
       case export_order::what::wait: return waited(std::chrono::milliseconds(order.milliseconds));
       case export_order::what::announce: return announce(at_, order.milliseconds);
       case export_order::what::announce_in_free: return announce_in_free(order.milliseconds);
+      case export_order::what::ask_only: return ask_only(order.milliseconds);
+      case export_order::what::share_twice: return share_twice();
+      case export_order::what::free: return free();
     }
     return {};
   }
@@ -94,6 +111,30 @@ class exporting {
     return {.done = holders.has_value(), .holders = holders.value_or(0)};
   }
 
+  /// Announces, without a descriptor to spare, and does not free.
+  [[nodiscard]] export_answer ask_only(int milliseconds) const {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 128;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    std::vector<os::file> all;
+    while (auto one = os::file(::dup(STDIN_FILENO))) all.push_back(std::move(one));
+    const auto holders = cuda_ipc_exporter::announce_free(at_, 1, std::chrono::milliseconds(milliseconds));
+    return {.done = holders.has_value(), .holders = holders.value_or(0)};
+  }
+
+  /// Shares the memory through another exporter, too.
+  export_answer share_twice() {
+    const auto shared = another_.share(at_);
+    return shared ? export_answer{.done = true, .shared = *shared} : export_answer{.failure = shared.error()};
+  }
+
+  /// Frees, without an announcement.
+  [[nodiscard]] export_answer free() const {
+    gpu().demand([&] { return gpu().calls().mem_free(at_); });
+    return {.done = true};
+  }
+
   /// Retires other memory, whose free announces this.
   export_answer announce_in_free(int milliseconds) {
     export_answer said;
@@ -105,7 +146,8 @@ class exporting {
       gpu().demand([&] { return gpu().calls().mem_free(other); });
       return {};
     };
-    said.done = exporter_.retire(reinterpret_cast<const void*>(other), 5s, free).has_value();
+    said.done =
+        exporter_.retire(reinterpret_cast<const void*>(other), std::chrono::milliseconds(ample), free).has_value();
     return said;
   }
 
@@ -120,6 +162,7 @@ class exporting {
   }
 
   cuda_ipc_exporter exporter_ = cuda_ipc_exporter::create({.release = true}).value();
+  cuda_ipc_exporter another_ = cuda_ipc_exporter::create({.release = true}).value();
   cuda::device_pointer at_ = 0;
   retirement ticket_;
 };
@@ -180,7 +223,7 @@ class cuda_release : public ::testing::Test {
 /// Waits for at most 5 s.
 template <class Condition>
 bool soon(Condition holds) {
-  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(ample);
   while (!holds() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(5ms);
   return holds();
 }
@@ -194,7 +237,7 @@ using take = import_order::what;
 TEST_F(cuda_release, R66_an_idle_importer_lets_go_before_the_address_is_reused) {
   const auto old = ask(export_order{give::allocate, 7}).shared;
   EXPECT_TRUE(ask(import_order{take::acquire, old, 7}).right);
-  EXPECT_EQ(ask(export_order{give::retire, 0, 5000}).state, retire_state::freed);
+  EXPECT_EQ(ask(export_order{give::retire, 0, ample}).state, retire_state::freed);
   const auto fresh = ask(export_order{give::allocate, 8}).shared;
   EXPECT_TRUE(ask(import_order{take::acquire, fresh, 8}).right);
   EXPECT_EQ(ask(import_order{take::acquire, old, 7}).failure, errc::stale_handle);
@@ -208,7 +251,7 @@ TEST_F(cuda_release, R66_leased_memory_stays_in_limbo_and_keeps_its_bytes) {
   EXPECT_EQ(late.limbo, bytes);
   EXPECT_EQ(ask(export_order{give::retire, 0, 50}).failure, errc::invalid_argument);  // it is being retired
   EXPECT_TRUE(ask(import_order{take::release, {}, 7}).right);
-  const auto freed = ask(export_order{give::wait, 0, 5000});
+  const auto freed = ask(export_order{give::wait, 0, ample});
   EXPECT_EQ(freed.state, retire_state::freed);
   EXPECT_EQ(freed.limbo, 0U);
 }
@@ -217,12 +260,12 @@ TEST_F(cuda_release, R66_a_killed_importer_keeps_nothing) {
   const auto shared = ask(export_order{give::allocate, 7}).shared;
   EXPECT_TRUE(ask(import_order{take::acquire, shared, 7, true}).right);
   importer.kill();
-  EXPECT_EQ(ask(export_order{give::retire, 0, 5000}).state, retire_state::freed);
+  EXPECT_EQ(ask(export_order{give::retire, 0, ample}).state, retire_state::freed);
 }
 
 TEST_F(cuda_release, R66_the_error_of_the_free_reaches_the_caller) {
   static_cast<void>(ask(export_order{give::allocate, 7}));
-  const auto said = ask(export_order{give::retire, 0, 5000, 999});
+  const auto said = ask(export_order{give::retire, 0, ample, 999});
   EXPECT_TRUE(said.free_failed);
   EXPECT_EQ(said.failure.native, 999);
   EXPECT_EQ(said.failure.kind, native_kind::cuda);
@@ -231,7 +274,7 @@ TEST_F(cuda_release, R66_the_error_of_the_free_reaches_the_caller) {
 TEST_F(cuda_release, R66_an_announced_free_ends_hits_before_the_memory_goes) {
   const auto old = ask(export_order{give::allocate, 7}).shared;
   EXPECT_TRUE(ask(import_order{take::acquire, old, 7}).right);
-  const auto said = ask(export_order{give::announce, 0, 5000});
+  const auto said = ask(export_order{give::announce, 0, ample});
   EXPECT_TRUE(said.done);
   EXPECT_EQ(said.holders, 0U);
   EXPECT_FALSE(ask(import_order{take::find, old}).right);
@@ -250,6 +293,48 @@ TEST_F(cuda_release, R66_an_announced_free_waits_for_no_lease) {
   EXPECT_FALSE(ask(import_order{take::find, shared}).right);
   static_cast<void>(ask(import_order{take::release, {}, 7}));
   EXPECT_EQ(ask(import_order{take::acquire, shared, 7}).failure, errc::stale_handle);
+}
+
+// The first call also announces without descriptors, which nothing has used before.
+TEST_F(cuda_release, R66_a_free_that_is_announced_again_counts_the_leases_until_they_end) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7, true}).right);
+  for (int i = 0; i < 3; ++i) {
+    const auto said = ask(export_order{give::ask_only, 0, ample});
+    EXPECT_TRUE(said.done) << i;
+    EXPECT_EQ(said.holders, 1U) << i;
+  }
+  EXPECT_TRUE(ask(import_order{take::release, {}, 7}).right);
+  EXPECT_TRUE(soon([&] { return ask(export_order{give::ask_only, 0, ample}).holders == 0; }));
+}
+
+TEST_F(cuda_release, R66_leases_on_freed_memory_do_not_count_for_what_lies_there_next) {
+  const auto old = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, old, 7, true}).right);
+  EXPECT_EQ(ask(export_order{give::announce, 0, ample}).holders, 1U);
+  const auto fresh = ask(export_order{give::allocate, 8}).shared;
+  ASSERT_EQ(fresh.address, old.address);
+  EXPECT_EQ(ask(export_order{give::announce, 0, ample}).holders, 0U);
+}
+
+TEST_F(cuda_release, R66_memory_of_two_exporters_is_retired_by_neither) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  const auto again = ask(export_order{give::share_twice});
+  ASSERT_TRUE(again.done);
+  EXPECT_TRUE(ask(import_order{take::acquire, again.shared, 7}).right);
+  EXPECT_EQ(ask(export_order{give::retire, 0, ample}).failure, errc::unsupported);
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7}).right);
+  EXPECT_EQ(ask(export_order{give::announce, 0, ample}).holders, 0U);
+  EXPECT_FALSE(ask(import_order{take::find, again.shared}).right);
+}
+
+TEST_F(cuda_release, R66_freed_memory_of_another_exporter_forbids_no_retirement) {
+  const auto old = ask(export_order{give::allocate, 7}).shared;
+  ASSERT_TRUE(ask(export_order{give::share_twice}).done);
+  EXPECT_TRUE(ask(export_order{give::free}).done);
+  const auto fresh = ask(export_order{give::allocate, 8}).shared;
+  ASSERT_EQ(fresh.address, old.address);
+  EXPECT_TRUE(ask(export_order{give::retire, 0, ample}).done);
 }
 
 TEST_F(cuda_release, R66_an_announced_free_waits_for_a_stopped_importer_until_its_timeout) {

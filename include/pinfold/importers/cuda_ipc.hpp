@@ -134,9 +134,10 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   /// error, which the report then has. Do not share the memory again, nor free it otherwise. Only importers over
   /// `releasing_importer` count.
   ///
-  /// Errors, after which `free` is not called: `unsupported` (without `release`; in a forked child; memory shared as
-  /// several ranges of segments), `invalid_argument` (memory that is not shared, or is retired; no `free`),
-  /// `out_of_resources`, `closed` (moved from).
+  /// Errors, after which `free` is not called: `unsupported` (without `release`; in a forked child; memory of which a
+  /// part is shared by another handle, also of another exporter of this process, or is held by importers of an
+  /// announced handle), `invalid_argument` (memory that is not shared, or is retired; no `free`), `out_of_resources`,
+  /// `closed` (moved from).
   [[nodiscard]] result<retirement> begin_retire(const void* pointer, std::chrono::milliseconds timeout,
                                                 std::function<result<void>()> free) noexcept;
 
@@ -151,8 +152,8 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   /// exporters of this process forget what they shared there, so that its handles are stale at once. Exporters with
   /// `release` ask the importers to let the memory go, and wait for their answers for at most `timeout`: no acquire of
   /// an importer returns the memory once it has answered. Returns the number of importers that still hold the memory:
-  /// they have leases on it, or did not answer. Does nothing in a forked child. Errors: `invalid_range`,
-  /// `out_of_resources` (some importers were not asked).
+  /// they have leases on it, or did not answer; call it again, before the free, to learn how many still do. Does
+  /// nothing in a forked child. Errors: `invalid_range`, `out_of_resources` (some importers were not asked).
   [[nodiscard]] static result<std::size_t> announce_free(std::uint64_t pointer, std::size_t bytes,
                                                          std::chrono::milliseconds timeout) noexcept;
 
@@ -218,7 +219,7 @@ class PINFOLD_EXPORT cuda_ipc_importer {
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
 
   /// Makes `stream` (a CUstream of the importer's device; null: the default stream) wait for the exporter's event. Does
-  /// nothing if `shared` has no event. Keeps opened events until the importer is destroyed.
+  /// nothing if `shared` has no event. Keeps the 64 events open that were waited for last.
   [[nodiscard]] result<void> wait(const cuda_shared& shared, void* stream = nullptr) noexcept;
 
   /// When the process of an exporter ends, calls `to`, on a thread of the library, for each mapping of its memory that

@@ -289,8 +289,14 @@ result<retirement> cuda_ipc_exporter::begin_retire(const void* pointer, std::chr
   if (state_->shared->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
   if (!state_->releases) return fail(errc::unsupported, "the exporter was made without `release`");
   if (!free) return fail(errc::invalid_argument, "a retirement needs a function that frees the memory");
-  const auto handle = state_->shared->handle_at(reinterpret_cast<std::uintptr_t>(pointer));
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto handle = state_->shared->handle_at(address);
   if (!handle) return tl::unexpected(handle.error());
+  std::uint64_t last = 0;
+  while (const auto other = state::next(last)) {
+    if (other->shared->is_held_otherwise(handle->allocation(), other == state_ ? handle->serial : 0))
+      return fail(errc::unsupported, "importers may hold the memory, or a part of it, by another handle");
+  }
   auto begun = state_->releases->begin(handle->serial, handle->size, timeout, free);
   if (begun) state_->shared->withdraw(*handle);
   return begun;

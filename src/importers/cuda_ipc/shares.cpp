@@ -64,10 +64,27 @@ void shares::for_each_overlapping(const range& where, Use use) {
   }
 }
 
-void shares::forget_what_is_gone(const subject& now) noexcept {
+/// Of memory of which a part is still there, remembers the importers that hold it.
+void shares::forget_what_is_gone(const subject& now) {
   for_each_overlapping(now.where, [&](std::uint64_t serial, const subject& other) {
     if (!replaces(now, other)) return false;
-    if (registry_) registry_->forget(serial);
+    if (!registry_) return true;
+    if (registry_->is_held(serial) && is_there(other, other.where)) {
+      forget_withdrawn();
+      withdrawn_.try_emplace(serial, withdrawn{other, false});
+    } else {
+      registry_->forget(serial);
+    }
+    return true;
+  });
+}
+
+/// Forgets what no importer holds any more, or what is gone.
+void shares::forget_withdrawn() noexcept {
+  std::erase_if(withdrawn_, [&](const auto& one) {
+    const auto& [what, announced] = one.second;
+    if (registry_->is_held(one.first) && is_there(what, what.where)) return false;
+    if (!announced) registry_->forget(one.first);
     return true;
   });
 }
@@ -125,12 +142,33 @@ void shares::withdraw(const cuda_ipc_handle& handle) noexcept {
 std::vector<std::uint64_t> shares::withdraw(const range& where) {
   const std::scoped_lock guard(mutex_);
   std::vector<std::uint64_t> serials;
-  for_each_overlapping(where, [&](std::uint64_t serial, const subject& /*what*/) {
-    serials.push_back(serial);
+  if (registry_) {
+    forget_withdrawn();
+    for (auto& [serial, one] : withdrawn_) {
+      if (!one.what.where.overlaps(where) || !is_there(one.what, where)) continue;
+      serials.push_back(serial);
+      one.announced = true;
+    }
+  }
+  for_each_overlapping(where, [&](std::uint64_t serial, const subject& what) {
+    if (!registry_ || withdrawn_.try_emplace(serial, withdrawn{what, true}).second) serials.push_back(serial);
     return false;
   });
   for_each_overlapping(where, [](auto&&...) { return true; });
   return serials;
+}
+
+bool shares::is_held_otherwise(const range& where, std::uint64_t serial) noexcept {
+  const std::scoped_lock guard(mutex_);
+  bool there = false;
+  for_each_overlapping(where, [&](std::uint64_t another, const subject& what) {
+    there = there || (another != serial && is_there(what, where));
+    return false;
+  });
+  return there || std::ranges::any_of(withdrawn_, [&](const auto& one) {
+           const auto& what = one.second.what;
+           return what.where.overlaps(where) && registry_->is_held(one.first) && is_there(what, where);
+         });
 }
 
 bool shares::is_mapped(const cuda::segment_facts& wanted) const noexcept {
@@ -152,6 +190,7 @@ bool shares::is_whole(const subject& what) const noexcept {
   const auto answer = calls_.pointer_get_attribute(&now, cuda::pointer_attribute::buffer_id, what.where.begin);
   return answer == status::success && now == what.buffer_id;
 }
+
 std::uint64_t shares::serial_of(cuda::memory_pool pool) {
   const std::scoped_lock guard(mutex_);
   const auto [there, first] = pools_.try_emplace(pool, last_serial_ + 1);

@@ -47,7 +47,11 @@ class shares final : public fd_passing::fd_provider {
   /// Returns the handle of the memory around the address. `invalid_argument`: none is shared; `unsupported`: several.
   [[nodiscard]] result<cuda_ipc_handle> handle_at(std::uint64_t address) noexcept;
 
-  /// Stops lending the memory; the registry does not learn of it.
+  /// Returns whether importers may hold memory in the range, that has not been freed, by another handle than that
+  /// `serial`: one that is shared, or one that was withdrawn while importers held it.
+  [[nodiscard]] bool is_held_otherwise(const range& where, std::uint64_t serial) noexcept;
+
+  /// Stops lending the memory, without notifying the registry.
   void withdraw(const cuda_ipc_handle& handle) noexcept;
   /// The same for all memory in the range, of which it returns the serials. Throws `std::bad_alloc`, and then changes
   /// nothing.
@@ -60,6 +64,10 @@ class shares final : public fd_passing::fd_provider {
   struct shared {
     subject what;
     cuda_ipc_handle handle;
+  };
+  struct withdrawn {
+    subject what;
+    bool announced;  ///< its retirement ends the registry's record
   };
   struct lent {
     cuda::memory_pool pool = nullptr;
@@ -74,7 +82,8 @@ class shares final : public fd_passing::fd_provider {
   [[nodiscard]] result<void> confirm(const subject& wanted, const std::function<void(int)>& use);
   [[nodiscard]] result<void> lend_pool(cuda::memory_pool pool, const std::function<void(int)>& use) noexcept;
   [[nodiscard]] const shared* known(const subject& what) const noexcept;
-  void forget_what_is_gone(const subject& now) noexcept;
+  void forget_what_is_gone(const subject& now);
+  void forget_withdrawn() noexcept;
   template <class Use>
   void for_each_overlapping(const range& where, Use use);
   [[nodiscard]] bool is_mapped(const cuda::segment_facts& wanted) const noexcept;
@@ -89,6 +98,7 @@ class shares final : public fd_passing::fd_provider {
   std::mutex mutex_;
   std::map<std::uint64_t, shared> shared_;                  ///< by serial
   std::multimap<std::uint64_t, std::uint64_t> by_address_;  ///< serials by first address
+  std::map<std::uint64_t, withdrawn> withdrawn_;            ///< by serial: what importers may still hold
   std::uint64_t largest_ = 0;                               ///< bytes of the largest memory ever shared
   std::map<cuda::memory_pool, std::uint64_t> pools_;
   std::uint64_t last_serial_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A process with GPU memory that shares it on command: see cuda_peer.hpp.
 #include "support/fixtures/cuda_here.hpp"
+#include "support/fixtures/cuda_segments_here.hpp"
 #include "support/processes/child_process.hpp"
 #include "support/processes/cuda_peer_protocol.hpp"
 
@@ -37,7 +38,7 @@ class shop {
         gpu().demand([&] { return gpu().calls().mem_unmap(order.address, order.bytes); });
         return {.done = true};
       case cuda_order::verb::map_segment:
-        gpu().demand([&] { return map_one(order.address, order.bytes); });
+        gpu().demand([&] { return map_segment(order.address, order.bytes); });
         gpu().write(order.address, order.bytes, order.seed);
         return {.done = true};
       case cuda_order::verb::share_segments: return share_segments(order);
@@ -93,37 +94,18 @@ class shop {
     return at;
   }
 
-  static cuda::allocation_properties segment_properties() {
-    cuda::allocation_properties wanted{};
-    wanted.type = cuda::allocation_type::pinned;
-    wanted.requested_handle_types = cuda::allocation_handle_type::posix_file_descriptor;
-    wanted.where = {cuda::location_type::on_device, 0};
-    return wanted;
-  }
-
-  static status map_one(cuda::device_pointer at, std::size_t bytes) {
-    const auto& cu = gpu().calls();
-    const auto properties = segment_properties();
-    cuda::generic_allocation physical = 0;
-    if (const auto got = cu.mem_create(&physical, bytes, &properties, 0); got != status::success) return got;
-    const auto mapped = cu.mem_map(at, bytes, 0, physical, 0);
-    static_cast<void>(cu.mem_release(physical));
-    const cuda::access_description both{{cuda::location_type::on_device, 0}, cuda::access_rights::read_write};
-    return mapped == status::success ? cu.mem_set_access(at, bytes, &both, 1) : mapped;
-  }
-
   static status map(cuda::device_pointer& at, std::size_t bytes, std::uint32_t count) {
     if (const auto got = gpu().calls().mem_address_reserve(&at, bytes * count, 0, 0, 0); got != status::success)
       return got;
     for (std::uint32_t i = 0; i < count; ++i)
-      if (const auto got = map_one(at + i * bytes, bytes); got != status::success) return got;
+      if (const auto got = map_segment(at + i * bytes, bytes); got != status::success) return got;
     return status::success;
   }
 
   static void replace(const cuda_order& order) {
     gpu().demand([&] {
       const auto gone = gpu().calls().mem_unmap(order.address, order.bytes);
-      return gone == status::success ? map_one(order.address, order.bytes) : gone;
+      return gone == status::success ? map_segment(order.address, order.bytes) : gone;
     });
     gpu().write(order.address, order.bytes, order.seed);
   }
