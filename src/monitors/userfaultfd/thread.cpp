@@ -3,10 +3,10 @@
 
 #include "os/all_signals_blocked.hpp"
 #include "os/check.hpp"
+#include "os/descriptor_table.hpp"
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <ctime>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -74,13 +74,9 @@ void* reader::main(void* self) noexcept {
 // Keeps one of the process's descriptors, in a table of its own: a program that closes every descriptor it finds does
 // not close this one, and descriptors that other threads close do not stay open here.
 int reader::unshare_descriptors() noexcept {
-  PINFOLD_ASSERT(uffd_ > 2, "the descriptor is none of the first three, which are closed below it");
-  constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
   thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
   ::prctl(PR_SET_NAME, "pinfold-uffd");
-  const auto number = static_cast<unsigned>(uffd_);
-  if (::syscall(SYS_close_range, number + 1, UINT_MAX, unshare) != 0) return errno;
-  return ::syscall(SYS_close_range, 0U, number - 1, 0U) == 0 ? 0 : errno;
+  return os::keep_only({&uffd_, 1});
 }
 
 void reader::run() noexcept {
