@@ -7,11 +7,16 @@
 #include "support/fixtures/bpf_events.hpp"
 #include "support/host/container_filter.hpp"
 #include "support/host/privileges.hpp"
+#include "support/host/refused_call.hpp"
 #include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
+#include <fstream>
+#include <string>
+#include <sys/syscall.h>
 #include <thread>
 #include <vector>
 
@@ -184,6 +189,50 @@ TEST_F(bpf, exec_closes_all_bpf_descriptors) {
     return 2;
   });
   EXPECT_EQ(child.reap(), 1) << "grep finds none";
+}
+
+TEST_F(bpf, R30_monitor_keeps_working_after_closefrom) {
+  for (const bool reuse : {false, true}) {
+    child_process child([reuse](line&) {
+      auto own = load();
+      if (!own) return 1;
+      close_from_3(reuse);
+      for (int round = 0; round < 10; ++round) {
+        const memory at(bytes);
+        events seen(**own);
+        at.unmap();
+        if (!seen.take_cover(at.all())) return 2;
+      }
+      if (!(*own)->works()) return 3;
+      const auto programs = programs_of_this_process();
+      if (programs.size() != monitors::bpf_link_count) return 4;
+      own->reset();
+      return !may_find_programs() || gone_soon(programs.front()) ? 0 : 5;
+    });
+    EXPECT_EQ(child.reap(), 0) << reuse;
+  }
+}
+
+TEST_F(bpf, thread_of_the_monitor_holds_the_links_alone) {
+  std::size_t held = 0;
+  for (const auto& each : all_descriptors()) {
+    std::string name;
+    std::ifstream(each.thread / "comm") >> name;
+    const bool is_link = each.what.starts_with("anon_inode:bpf");
+    EXPECT_EQ(is_link, name == "pinfold-bpf") << name << ' ' << each.number << ": " << each.what;
+    if (is_link) ++held;
+  }
+  EXPECT_EQ(held, monitors::bpf_link_count);
+}
+
+TEST_F(bpf, failure_to_start_the_thread_is_reported_and_leaves_nothing_open) {
+  child_process child([](line&) {
+    if (!refuse_call(SYS_close_range, EMFILE)) return 0;
+    const auto own = load();
+    if (own || own.error() != errc::out_of_resources || own.error().native != EMFILE) return 1;
+    return open_bpf_descriptors().empty() ? 0 : 2;
+  });
+  EXPECT_EQ(child.reap(), 0);
 }
 
 TEST_F(bpf, programs_are_detached_with_the_last_monitor_while_a_child_lives) {

@@ -208,16 +208,17 @@ TEST_F(bpf_served, secret_accepted_by_one_process_cannot_be_taken_by_another) {
 }
 
 TEST_F(bpf_served, client_cannot_detach_programs_through_link_descriptors) {
-  const auto monitor = join();
-  ASSERT_TRUE(monitor) << describe(monitor.error());
-  int links = 0;
-  for (const int number : open_bpf_descriptors()) {
+  auto got = bpf_subscribe_at(name());
+  ASSERT_TRUE(got) << describe(got.error());
+  for (const auto& link : got->links) {
     bpf_attr what = bpf_nothing();
-    what.link_detach.link_fd = static_cast<std::uint32_t>(number);
+    what.link_detach.link_fd = static_cast<std::uint32_t>(link.number());
     EXPECT_NE(bpf_call(BPF_LINK_DETACH, what), 0);
-    ++links;
   }
-  EXPECT_EQ(links, static_cast<int>(bpf_link_count)) << "the ring's descriptor is closed";
+  const auto monitor =
+      make_subscribed_bpf(invalidation::event_log::here(), invalidation::registered_filter::here(), std::move(*got));
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  EXPECT_EQ(open_bpf_descriptors().size(), bpf_link_count) << "the ring's descriptor is closed";
   EXPECT_TRUE(sees_its_own(**monitor, 10));
 }
 
@@ -246,23 +247,48 @@ TEST_F(bpf_served, programs_are_unloaded_with_the_last_client) {
   EXPECT_TRUE(sees_its_own(**monitor, 10)) << "and they come again";
 }
 
+
+TEST_F(bpf_served, R30_client_keeps_working_after_closefrom) {
+  for (const bool reuse : {false, true}) {
+    child_process client([reuse](line&) {
+      const auto monitor = join(name_of_parent());
+      if (!monitor) return 1;
+      close_from_3(reuse);
+      return sees_its_own(**monitor, 10) && (*monitor)->works() ? 0 : 2;
+    });
+    EXPECT_EQ(client.reap(), 0) << reuse;
+  }
+}
+
+TEST_F(bpf_served, R30_client_keeps_working_after_the_end_of_the_server_and_closefrom) {
+  for (const bool reuse : {false, true}) {
+    start({.socket = name(), .mode = 0666});
+    child_process client([&](line& parent) {
+      server().talk().hang_up();  // its copy of the test's end
+      const auto monitor = join(name_of_parent());
+      if (!monitor) return 1;
+      parent.send(true);
+      if (!parent.receive<bool>()) return 2;
+      close_from_3(reuse);
+      return sees_its_own(**monitor, 10) && (*monitor)->works() ? 0 : 3;
+    });
+    ASSERT_TRUE(client.talk().receive<bool>());
+    EXPECT_EQ(server().finish(), 0);
+    client.talk().send(true);
+    EXPECT_EQ(client.reap(), 0) << reuse;
+  }
+}
+
 TEST_F(bpf_served, client_detects_that_its_connection_was_closed) {
-  const auto monitor = join();
+  auto got = bpf_subscribe_at(name());
+  ASSERT_TRUE(got) << describe(got.error());
+  const os::file connection(::fcntl(got->connection.number(), F_DUPFD_CLOEXEC, 0));
+  const auto monitor =
+      make_subscribed_bpf(invalidation::event_log::here(), invalidation::registered_filter::here(), std::move(*got));
   ASSERT_TRUE(monitor) << describe(monitor.error());
-  std::vector<int> sockets;
-  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    if (std::filesystem::read_symlink(each.path(), gone).string().starts_with("socket:"))
-      sockets.push_back(std::stoi(each.path().filename()));
-  }
   events seen(**monitor);
-  for (const int number : sockets) {  // one is the connection, which a program closes that becomes a daemon
-    struct ucred who{};
-    socklen_t size = sizeof who;
-    if (::getsockopt(number, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.pid != server().pid()) continue;
-    ::shutdown(number, SHUT_RDWR);
-  }
-  for (int i = 0; i < 100 && (*monitor)->works(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::shutdown(connection.number(), SHUT_RDWR);
+  for (int i = 0; i < 3000 && (*monitor)->works(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE((*monitor)->works());
   EXPECT_TRUE(seen.take_cover({0, UINTPTR_MAX}));
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <fcntl.h>
 #include <mutex>
 #include <pthread.h>
 
@@ -74,21 +73,15 @@ result<bpf_subscription> subscribe(const bpf_source& source) {
 
 }  // namespace
 
-bpf_monitor::bpf_monitor(invalidation::event_log& event_log, invalidation::registered_filter& watched,
-                         bpf_subscription subscription, bpf_ring ring)
-    : event_log_(event_log),
-      watched_(watched),
-      process_(event_log.process()),
-      links_(std::move(subscription.links)),
-      connection_(std::move(subscription.connection)),
-      served_(static_cast<bool>(connection_)),
-      ring_(std::move(ring)) {}
+bpf_monitor::bpf_monitor(invalidation::event_log& event_log, invalidation::registered_filter& watched, bpf_ring ring)
+    : event_log_(event_log), watched_(watched), process_(event_log.process()), ring_(std::move(ring)) {}
 
-bpf_monitor::~bpf_monitor() {
-  const os::no_fork until_closed;
-  family::here().remove(this);
-  for (auto& link : links_) link = os::file();
-  connection_ = os::file();
+bpf_monitor::~bpf_monitor() { family::here().remove(this); }
+
+result<void> bpf_monitor::start(bpf_links links, os::file connection) noexcept {
+  auto held = holder_.start(std::move(links), std::move(connection));
+  if (held && !family::here().add(this)) return fail(errc::out_of_resources, "too many monitors in one process");
+  return held;
 }
 
 // The kernel programs see the whole address space.
@@ -97,38 +90,39 @@ result<void> bpf_monitor::watch(const range& /*pages*/) noexcept {
   return fail(errc::closed, "the kernel programs no longer serve this process");
 }
 
-// When a server holds the links open too, only the server can release this process, and it says so in the ring.
-bool bpf_monitor::works() const noexcept {
-  const auto open = [](const os::file& link) { return ::fcntl(link.number(), F_GETFD) >= 0; };
-  return !is_child() && !ring_.closed() && (served_ || std::all_of(links_.begin(), links_.end(), open));
-}
+// The programs stay attached while the holder's thread runs. Only a server can release this process, and it marks the
+// ring as closed.
+bool bpf_monitor::works() const noexcept { return !is_child() && !ring_.closed(); }
 
 std::uint64_t bpf_monitor::drain_slowly() noexcept {
   if (is_child()) return drained().load(std::memory_order_acquire);
   return ring_.drain(event_log_, watched_);
 }
 
-// The child closes the links, which would keep the programs attached in the whole system. It replaces the ring, which
-// would show the parent's events, with an empty one, because the ring has to stay readable.
-void bpf_monitor::leave_to_parent() noexcept {
-  for (auto& link : links_) link = os::file();
-  connection_ = os::file();
-  ring_.become_empty();
-}
+// The child replaces the ring, which would show the parent's events, with an empty one, because the ring must stay
+// readable.
+void bpf_monitor::leave_to_parent() noexcept { ring_.become_empty(); }
 
 result<std::unique_ptr<bpf_monitor>> make_bpf(invalidation::event_log& event_log,
                                               invalidation::registered_filter& watched, const bpf_source& source) {
-  const os::no_fork until_listed;
+  const os::no_fork until_held;  // a child would keep the programs attached in the whole system
   auto subscription = subscribe(source);
   if (!subscription) return tl::unexpected(subscription.error());
-  auto ring = bpf_ring::map(subscription->ring, subscription->first_generation);
+  return make_subscribed_bpf(event_log, watched, std::move(*subscription));
+}
+
+result<std::unique_ptr<bpf_monitor>> make_subscribed_bpf(invalidation::event_log& event_log,
+                                                         invalidation::registered_filter& watched,
+                                                         bpf_subscription subscription) {
+  auto ring = bpf_ring::map(subscription.ring, subscription.first_generation);
   if (!ring) return tl::unexpected(ring.error());
-  // The prctl that joined recorded an event itself, in a system call of this thread.
-  if (ring->generation().load(std::memory_order_acquire) == subscription->first_generation)
+  // The prctl that joined was a system call of this thread, and caused an event itself.
+  if (ring->generation().load(std::memory_order_acquire) == subscription.first_generation)
     return fail(errc::unsupported, "the kernel programs do not see this process");
-  subscription->ring = os::file();  // the mapping keeps the ring
-  auto made = std::make_unique<bpf_monitor>(event_log, watched, std::move(*subscription), std::move(*ring));
-  if (!family::here().add(made.get())) return fail(errc::out_of_resources, "too many monitors in one process");
+  subscription.ring = os::file();  // the mapping keeps the ring
+  auto made = std::make_unique<bpf_monitor>(event_log, watched, std::move(*ring));
+  auto started = made->start(std::move(subscription.links), std::move(subscription.connection));
+  if (!started) return tl::unexpected(started.error());
   return made;
 }
 

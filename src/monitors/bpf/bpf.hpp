@@ -20,6 +20,7 @@
 
 #include "invalidation/monitor.hpp"
 #include "monitors/bpf/client.hpp"
+#include "monitors/bpf/holder.hpp"
 #include "monitors/bpf/ring.hpp"
 
 #include <atomic>
@@ -42,9 +43,11 @@ struct bpf_source {
 
 class bpf_monitor final : public invalidation::monitor {
  public:
-  bpf_monitor(invalidation::event_log& event_log, invalidation::registered_filter& watched,
-              bpf_subscription subscription, bpf_ring ring);
+  bpf_monitor(invalidation::event_log& event_log, invalidation::registered_filter& watched, bpf_ring ring);
   ~bpf_monitor() override;
+
+  /// Called once, before the monitor is used.
+  [[nodiscard]] result<void> start(bpf_links links, os::file connection) noexcept;
 
   [[nodiscard]] const char* name() const noexcept override { return "bpf"; }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override;
@@ -80,10 +83,8 @@ class bpf_monitor final : public invalidation::monitor {
   invalidation::event_log& event_log_;
   invalidation::registered_filter& watched_;
   const std::uint64_t process_;
-  bpf_links links_;
-  os::file connection_;
-  bool served_;
   bpf_ring ring_;
+  bpf_holder holder_;  // ends before the ring
 };
 
 /// Makes the monitor, in tens of milliseconds, or less with a server. Errors: those of `bpf_subscribe_at`, if the user
@@ -95,5 +96,10 @@ class bpf_monitor final : public invalidation::monitor {
 [[nodiscard]] result<std::unique_ptr<bpf_monitor>> make_bpf(invalidation::event_log& event_log,
                                                             invalidation::registered_filter& watched,
                                                             const bpf_source& source = {});
+
+/// The same with a subscription that this process has.
+[[nodiscard]] result<std::unique_ptr<bpf_monitor>> make_subscribed_bpf(invalidation::event_log& event_log,
+                                                                       invalidation::registered_filter& watched,
+                                                                       bpf_subscription subscription);
 
 }  // namespace pinfold::monitors
