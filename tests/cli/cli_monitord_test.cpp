@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -25,6 +26,10 @@ class monitord : public ::testing::Test {
       ::dup2(output_[1], STDOUT_FILENO);
       ::dup2(output_[1], STDERR_FILENO);
       const auto program = tool();
+      rlimit few{};
+      ::getrlimit(RLIMIT_NOFILE, &few);
+      few.rlim_cur = 256;
+      ::setrlimit(RLIMIT_NOFILE, &few);
       ::execl(program.c_str(), program.c_str(), "monitord", "--socket", socket_.c_str(), nullptr);
       ::_exit(127);
     }
@@ -80,6 +85,12 @@ TEST_F(monitord, serves_a_program_without_privileges) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(monitord, has_descriptors_for_all_it_may_serve) {
+  rlimit of_server{};
+  ASSERT_EQ(::prlimit(server_, RLIMIT_NOFILE, nullptr, &of_server), 0);
+  EXPECT_EQ(of_server.rlim_cur, of_server.rlim_max);
 }
 
 TEST_F(monitord, second_monitord_at_the_same_socket_is_refused) {

@@ -247,6 +247,31 @@ TEST_F(bpf_served, programs_are_unloaded_with_the_last_client) {
   EXPECT_TRUE(sees_its_own(**monitor, 10)) << "and they come again";
 }
 
+TEST_F(bpf_served, programs_that_other_users_had_are_unloaded_a_number_of_times) {
+  if (!may_find_programs()) GTEST_SKIP() << "only root sees the programs";
+  EXPECT_EQ(server().finish(), 0);
+  start({.socket = name(), .mode = 0666, .most_dropped = 1});
+  const auto programs_of_nobody = [](line& parent) {
+    const auto socket = name_of_parent();
+    if (!become_nobody()) return 1;
+    const auto monitor = join(socket);
+    const auto programs = programs_of_this_process();
+    return monitor && programs.size() == bpf_link_count && parent.send(programs.front()) ? 0 : 1;
+  };
+  std::vector<std::uint32_t> first;
+  for (int i = 0; i < 2; ++i) {
+    child_process client(programs_of_nobody);
+    const auto program = client.talk().receive<std::uint32_t>();
+    EXPECT_EQ(client.reap(), 0);
+    ASSERT_TRUE(program);
+    first.push_back(*program);
+    EXPECT_TRUE(i > 0 || gone_soon(*program));
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  EXPECT_TRUE(program_exists(first.back()));
+  EXPECT_EQ(server().finish(), 0);
+  EXPECT_TRUE(gone_soon(first.back()));
+}
 
 TEST_F(bpf_served, R30_client_keeps_working_after_closefrom) {
   for (const bool reuse : {false, true}) {
@@ -307,6 +332,74 @@ TEST_F(bpf_served, one_user_cannot_take_all_slots) {
     return !more && more.error() == errc::out_of_resources ? 0 : 2;
   });
   EXPECT_EQ(client.reap(), 0);
+}
+
+TEST_F(bpf_served, slots_that_processes_keep_without_a_connection_count) {
+  const auto keeps_the_programs = join();
+  ASSERT_TRUE(keeps_the_programs) << describe(keeps_the_programs.error());
+  child_process client([](line&) {
+    const auto socket = name_of_parent();
+    if (!become_nobody()) return 0;
+    const auto take_and_leave = [&socket](line& parent) {
+      bool joined = true;
+      for (int i = 0; i < 2; ++i) joined = joined && join(socket).has_value();  // the second replaces the first
+      parent.send(joined);
+      static_cast<void>(parent.receive<int>());
+      return 0;
+    };
+    std::vector<std::unique_ptr<child_process>> holders;
+    for (int i = 0; i < 4; ++i) {
+      holders.push_back(std::make_unique<child_process>(take_and_leave));
+      if (holders.back()->talk().receive<bool>() != true) return 1;
+    }
+    const auto refused = join(socket);
+    if (refused || refused.error() != errc::out_of_resources) return 2;
+    holders.pop_back();
+    for (int i = 0; i < 3000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(20)))
+      if (join(socket)) return 0;
+    return 3;
+  });
+  EXPECT_EQ(client.reap(), 0);
+}
+
+// A process that ends leaves its connection to another one, which ends it later.
+TEST_F(bpf_served, end_of_a_connection_takes_no_ring_of_the_next_process_with_the_slot) {
+  const auto keeps_the_programs = join();
+  ASSERT_TRUE(keeps_the_programs) << describe(keeps_the_programs.error());
+  child_process heir([](line& talk) {
+    const auto socket = name_of_parent();
+    std::array<int, 2> ends{-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) != 0) return 1;
+    child_process first([&](line&) {
+      auto got = bpf_subscribe_at(socket);
+      const std::array passed{got ? got->connection.number() : -1};
+      return got && os::send_message(ends[1], std::as_bytes(std::span("x")), passed, 0) == 0 ? 0 : 1;
+    });
+    if (first.reap() != 0) return 2;
+    talk.send(true);
+    static_cast<void>(talk.receive<int>());
+    ::close(ends[0]);  // with the connection
+    ::close(ends[1]);
+    talk.send(true);
+    static_cast<void>(talk.receive<int>());
+    return 0;
+  });
+  ASSERT_TRUE(heir.talk().receive<bool>());
+  child_process next([](line& parent) {
+    const auto monitor = join(name_of_parent());
+    if (!monitor) return 1;
+    while (parent.receive<int>()) parent.send(sees_its_own(**monitor, 10));
+    return 0;
+  });
+  next.talk().send(0);
+  EXPECT_EQ(next.talk().receive<bool>(), true);
+  heir.talk().send(0);
+  ASSERT_TRUE(heir.talk().receive<bool>());
+  EXPECT_TRUE(clients_become(2));
+  next.talk().send(0);
+  EXPECT_EQ(next.talk().receive<bool>(), true);
+  EXPECT_EQ(next.finish(), 0);
+  EXPECT_EQ(heir.finish(), 0);
 }
 
 TEST_F(bpf_served, client_that_sends_junk_is_disconnected) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/failure.hpp"
 #include "cli/ignored_signal.hpp"
+#include "cli/many_files.hpp"
 #include "commands.hpp"
 
 #include <pinfold/monitors/server.hpp>
@@ -29,6 +30,7 @@ sigset_t ending_signals() {
 int serve(const pinfold::monitor_server_options& options) {
   const auto ending = ending_signals();
   ::pthread_sigmask(SIG_BLOCK, &ending, nullptr);  // before there are threads: one thread waits for these signals
+  allow_many_files();                              // two for each process that it serves
   auto server = need(pinfold::monitor_server::start(options), "cannot serve at " + options.socket);
   std::printf("serving at %s; SIGINT or SIGTERM ends it\n", options.socket.c_str());
   std::fflush(stdout);

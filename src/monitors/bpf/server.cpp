@@ -104,13 +104,20 @@ void bpf_server::run() {
 
 // Drops the slots a while after the last client has left: at once, each of many short clients would wait for a load.
 void bpf_server::let_go() {
-  if (!clients_.empty() || !slots_) idle_since_ = now_ms();
-  if (now_ms() - idle_since_ >= linger_ms) slots_.reset();
+  if (!may_drop()) idle_since_ = now_ms();
+  if (now_ms() - idle_since_ < linger_ms) return;
+  if (std::exchange(lent_, false)) ++dropped_;
+  left_.clear();
+  slots_.reset();
+}
+
+bool bpf_server::may_drop() const noexcept {
+  return slots_ && clients_.empty() && (!lent_ || dropped_ < options_.most_dropped);
 }
 
 int bpf_server::poll_timeout() const {
   const bool waiting = std::any_of(clients_.begin(), clients_.end(), [](const auto& one) { return !one.served; });
-  return resting_ || waiting || (slots_ && clients_.empty()) ? rest_ms : -1;
+  return resting_ || waiting || may_drop() ? rest_ms : -1;
 }
 
 bool bpf_server::wait() {
@@ -136,15 +143,22 @@ void bpf_server::hear_all() {
   const auto too_old = now_ms() - bpf_secret_timeout.count();
   std::erase_if(clients_, [&](client& one) {
     if (hear(one) && (one.served || one.since > too_old)) return false;
-    PINFOLD_ASSERT(slots_ != nullptr, "the slots stay while there are clients");
-    slots_->release(one.slot);
+    release(one);
     closer_.close(std::move(one.socket));
     return true;
   });
 }
 
-// Handles a client's message. Returns false when the client is gone or sends an invalid message; a client that has its
-// ring has nothing more to send.
+void bpf_server::release(client& one) {
+  PINFOLD_ASSERT(slots_ != nullptr, "the slots stay while there are clients");
+  slots_->release(one.slot);
+  forget_left();
+  if (const auto owner = slots_->owner_of(one.slot.number); owner != 0)  // its address space may end at any time
+    left_.push_back({one.slot.number, owner, one.credentials});
+}
+
+// Handles a client's message. Returns false if the client has left or sends an invalid message; a client with a ring
+// has nothing more to send.
 bool bpf_server::hear(client& from) {
   pollfd one{.fd = from.socket.number(), .events = POLLIN, .revents = 0};
   if (::poll(&one, 1, 0) <= 0) return true;
@@ -173,6 +187,7 @@ bool bpf_server::hand_out(client& to) {
   bpf_passed descriptors{to.slot.ring.number()};
   for (std::size_t i = 0; i < bpf_link_count; ++i) descriptors[i + 1] = slots_->links()[i].number();
   to.served = bpf_send(to.socket.number(), reply, &descriptors);
+  lent_ = lent_ || to.credentials.uid != 0;
   return to.served;
 }
 
@@ -191,17 +206,25 @@ void bpf_server::accept_some() {
   }
 }
 
-std::size_t bpf_server::rings_of(uid_t user) const {
-  const auto count =
-      std::count_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.credentials.uid == user; });
-  return static_cast<std::size_t>(count);
+// Returns how many rings the asker's user has, without one that the asker itself has left: it loses that one when it
+// takes another.
+std::size_t bpf_server::rings_beside(const ucred& asker) const {
+  const auto of_user = [&](const auto& one) { return one.credentials.uid == asker.uid; };
+  const auto own = [&](const auto& one) { return asker.pid != 0 && one.credentials.pid == asker.pid && of_user(one); };
+  const auto all = std::ranges::count_if(clients_, of_user) + std::ranges::count_if(left_, of_user);
+  return static_cast<std::size_t>(all) - (std::ranges::any_of(left_, own) ? 1 : 0);
+}
+
+void bpf_server::forget_left() {
+  std::erase_if(left_, [&](const auto& one) { return slots_->owner_of(one.number) != one.owner; });
 }
 
 int bpf_server::invite(client& asker) {
   const auto credentials = os::other_end(asker.socket);
   if (!credentials) return credentials.error().native;
   asker.credentials = *credentials;
-  if (asker.credentials.uid != 0 && rings_of(asker.credentials.uid) >= options_.most_per_user) return ENOSPC;
+  if (slots_) forget_left();
+  if (asker.credentials.uid != 0 && rings_beside(asker.credentials) >= options_.most_per_user) return ENOSPC;
   if (clients_.size() >= most_clients) return ENOSPC;
   if (!slots_) {
     auto loaded = bpf_slots::load();

@@ -35,6 +35,9 @@ struct bpf_server_options {
   mode_t mode = 0666;
   /// How many rings one user may have, root excepted; 100 KB each.
   std::size_t most_per_user = 128;
+  /// The most sets of programs that the server drops after a user other than root had their links; it keeps the next
+  /// set until it ends. Such a user may keep all of them attached.
+  int most_dropped = 16;
 };
 
 /// A loop over connections, none of which can delay another. The server loads the kernel programs when the first client
@@ -69,6 +72,13 @@ class bpf_server {
     std::int64_t since;  ///< when the client connected, in milliseconds
   };
 
+  /// A slot that an address space has kept when its connection ended.
+  struct left_slot {
+    std::uint32_t number;
+    std::uint64_t owner;
+    ucred credentials;
+  };
+
   bpf_server(const bpf_server_options& options, os::file listener, os::file wake);
 
   [[nodiscard]] bool wait();
@@ -82,7 +92,10 @@ class bpf_server {
   void accept_some();
   void accept(os::file socket);
   [[nodiscard]] int invite(client& asker);
-  [[nodiscard]] std::size_t rings_of(uid_t user) const;
+  [[nodiscard]] std::size_t rings_beside(const ucred& asker) const;
+  void forget_left();
+  void release(client& one);
+  [[nodiscard]] bool may_drop() const noexcept;
 
   const bpf_server_options options_;
   os::file listener_;
@@ -91,7 +104,10 @@ class bpf_server {
   os::background_closer closer_;      ///< of connections: to any user
   std::unique_ptr<bpf_slots> slots_;  ///< set while there are clients, and a while longer
   std::int64_t idle_since_ = 0;
+  bool lent_ = false;  ///< a user other than root got links of the current set
+  int dropped_ = 0;    ///< sets of which that is true
   std::vector<client> clients_;
+  std::vector<left_slot> left_;
   std::atomic<std::size_t> client_count_{0};
   std::vector<pollfd> polled_;  ///< wake, listener, then the clients in their order
   bool resting_ = false;        ///< there was no descriptor for a client

@@ -68,6 +68,7 @@ result<bpf_slots> bpf_slots::load() noexcept {
 bpf_slots::bpf_slots(bpf_slots&& other) noexcept
     : programs_(std::move(other.programs_)),
       owners_(std::exchange(other.owners_, nullptr)),
+      reserved_(other.reserved_),
       reservations_(other.reservations_) {}
 
 bpf_slots::~bpf_slots() {
@@ -83,7 +84,8 @@ bool bpf_slots::find_free(bpf_slot& at) noexcept {
   PINFOLD_ASSERT(reservations_ % 2 == 1, "a reservation is an odd number");
   at.reservation = reservations_;
   for (at.number = 0; at.number < pinfold_slots; ++at.number)
-    if (replace(at.number, 0, at.reservation)) {
+    if (!reserved_.test(at.number) && replace(at.number, 0, at.reservation)) {
+      reserved_.set(at.number);
       reservations_ += 2;
       return true;
     }
@@ -116,8 +118,13 @@ result<pinfold_invitation> bpf_slots::answer(const bpf_slot& at) noexcept {
 }
 
 bool bpf_slots::is_taken(const bpf_slot& at) const noexcept {
-  const auto owner = std::atomic_ref(owners_[at.number]).load();
+  const auto owner = owner_of(at.number);
   return owner != 0 && owner != at.reservation;
+}
+
+std::uint64_t bpf_slots::owner_of(std::uint32_t number) const noexcept {
+  PINFOLD_ASSERT(owners_ != nullptr && number < pinfold_slots, "each slot has an owner in the mapped list");
+  return std::atomic_ref(owners_[number]).load();
 }
 
 void bpf_slots::release(bpf_slot& at) noexcept {
@@ -125,7 +132,8 @@ void bpf_slots::release(bpf_slot& at) noexcept {
   bpf_remove(programs_.rings.number(), &at.number);
   close_ring(at.ring);
   at.ring = os::file();
-  static_cast<void>(replace(at.number, at.reservation, 0));  // fails when taken; the programs then free it
+  static_cast<void>(replace(at.number, at.reservation, 0));  // fails if it was taken; the programs then free it
+  reserved_.reset(at.number);  // last: until here another slot of this number would lose its ring
 }
 
 }  // namespace pinfold::monitors

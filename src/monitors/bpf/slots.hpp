@@ -9,6 +9,7 @@
 
 #include <pinfold/error.hpp>
 
+#include <bitset>
 #include <cstdint>
 
 namespace pinfold::monitors {
@@ -48,6 +49,8 @@ class bpf_slots {
 
   /// Whether an address space has taken the slot.
   [[nodiscard]] bool is_taken(const bpf_slot& at) const noexcept;
+  /// Returns what changes when the slot becomes free, or has another owner.
+  [[nodiscard]] std::uint64_t owner_of(std::uint32_t number) const noexcept;
 
   /// Closes the ring for every process that maps it, and records nothing more there. The slot is free as soon as the
   /// address space that took it ends or takes another slot.
@@ -60,6 +63,7 @@ class bpf_slots {
 
   bpf_programs programs_;
   std::uint64_t* owners_;  ///< mapped; the kernel programs compare and swap there, too
+  std::bitset<pinfold_slots> reserved_;
   std::uint64_t reservations_ = 1;
 };
 

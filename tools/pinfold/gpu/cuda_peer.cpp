@@ -2,13 +2,13 @@
 #include "gpu/cuda_peer.hpp"
 
 #include "cli/failure.hpp"
+#include "cli/many_files.hpp"
 #include "peer/message.hpp"
 #include "peer/peer_protocol.hpp"
 
 #include <pinfold/cuda.hpp>
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 namespace tool {
 namespace {
@@ -46,13 +46,6 @@ pinfold::result<void> cuda_peer::free(const gpu_message& message) {
 
 void cuda_peer::take_back(const std::vector<gpu_message>& messages) {
   for (const auto& one : messages) need(free(one), "a peer cannot free a buffer");
-}
-
-void allow_many_files() noexcept {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 }  // namespace tool

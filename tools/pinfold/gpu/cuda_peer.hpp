@@ -51,7 +51,4 @@ class cuda_peer {
 /// Runs the peer's side: serves requests until the parent hangs up.
 void serve_gpu_memory(int socket, int device) noexcept;
 
-/// Raises this process's limit of open files as far as it may: each piece of shared memory can be one.
-void allow_many_files() noexcept;
-
 }  // namespace tool

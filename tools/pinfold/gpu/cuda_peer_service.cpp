@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "gpu/cuda_peer.hpp"
+
+#include "cli/many_files.hpp"
 #include "gpu/gpu.hpp"
 #include "peer/peer_protocol.hpp"
 
