@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::byte written{0x5a};
-constexpr auto child_timeout = 10s;
+constexpr auto child_timeout = 60s;  // the child may get no processor for long
 
 result<os::file> fetch_by_pidfd(const memfd_handle& handle) noexcept {
   const auto process = fd_passing::open_process(memfd::behind(handle).from);
