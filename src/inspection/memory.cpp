@@ -14,6 +14,8 @@ namespace pinfold::inspection {
 
 namespace {
 
+constexpr std::size_t bytes_of_step = 4096;
+
 int open_memory_of(int process) noexcept {
   text<32> path;
   path << "/proc/" << process << "/mem";
@@ -49,8 +51,8 @@ long memory::copy(std::uintptr_t from, void* into, std::size_t bytes) const noex
 bool memory::read(std::uintptr_t from, void* into, std::size_t bytes) noexcept {
   auto* to = static_cast<char*>(into);
   while (bytes > 0) {
-    if (reads_left_ == 0) return false;
-    --reads_left_;
+    if (exhausted()) return false;
+    spend(1 + bytes / bytes_of_step);
     const auto copied = copy(from, to, bytes);
     if (copied < 0 && errno == EINTR) continue;
     if (copied <= 0) return false;

@@ -3,6 +3,8 @@
 /// Copies of a process's memory that no address, however wrong, can make fault.
 #pragma once
 
+#include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,13 +30,16 @@ class memory {
     return read(from, &into, sizeof(T));
   }
 
-  /// Allows that many more reads: what is read may lead anywhere.
-  void limit(std::uint64_t reads) noexcept { reads_left_ = reads; }
-  /// Whether the limit was reached.
-  [[nodiscard]] bool exhausted() const noexcept { return reads_left_ == 0; }
+  /// Sets how many more steps are allowed, because damaged memory may lead anywhere. A read costs one step, and one
+  /// more for each 4 KiB.
+  void limit(std::uint64_t steps) noexcept { steps_left_ = steps; }
+  /// Charges steps for the caller's use of the bytes, for example to keep them.
+  void spend(std::uint64_t steps) noexcept { steps_left_ -= std::min(steps_left_, steps); }
+  /// Returns whether the limit was reached.
+  [[nodiscard]] bool exhausted() const noexcept { return steps_left_ == 0; }
 
  private:
-  static constexpr std::uint64_t sensible_reads = 8'000'000;  // some ten seconds
+  static constexpr std::uint64_t sensible_steps = 8'000'000;  // some ten seconds, and a gigabyte of entries
 
   [[nodiscard]] long copy(std::uintptr_t from, void* into, std::size_t bytes) const noexcept;
 
@@ -42,7 +47,7 @@ class memory {
   int file_ =
       -1;  // /proc/PID/mem: it stays that process's, even if another one gets its number. -1: no descriptor left
   int failure_ = 0;
-  std::uint64_t reads_left_ = sensible_reads;
+  std::uint64_t steps_left_ = sensible_steps;
 };
 
 }  // namespace pinfold::inspection

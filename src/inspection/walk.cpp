@@ -135,6 +135,7 @@ bool walk::visit_cache(std::uintptr_t at, visitor& to) noexcept {
   each_shard([&](const debugging::shard& part) { return add_shard(part); });
   count_ledgers();
   to.cache(cache_);
+  from_->spend(steps_of_cache);
   each_shard([&](const debugging::shard& part) { return visit_entries(part, to); });
   std::uint64_t after = 0;
   to.end(complete && from_->read(changes, after) && before == after);
@@ -208,8 +209,12 @@ bool walk::visit_page(std::uintptr_t at, const debugging::shard& part, visitor& 
   for (std::size_t number = 0; number < page_now_.made; ++number)
     pins_[number] = in_page<std::int32_t>(records_.page_bytes - 4 * (number + 1));
   add_pins(at);
-  for (std::size_t number = 0; number < page_now_.made; ++number)
-    if (const auto found = entry_at(number); found.state != 0) to.entry(found);
+  for (std::size_t number = 0; number < page_now_.made; ++number) {
+    const auto found = entry_at(number);
+    if (found.state == 0) continue;
+    to.entry(found);
+    from_->spend(1);
+  }
   return true;
 }
 

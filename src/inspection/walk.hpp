@@ -94,6 +94,7 @@ class walk {
   static constexpr std::size_t most_records = page_bytes / 32;
   static constexpr std::size_t most_shards = 4096;
   static constexpr std::size_t chunk = 1024;
+  static constexpr std::uint64_t steps_of_cache = 64;  // its counters take as much memory as this many entries
 
   [[nodiscard]] outcome read_table(std::uintptr_t at) noexcept;
   void read_names(std::uintptr_t at) noexcept;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 #include <sys/mman.h>
+#include <vector>
 
 namespace pinfold::testing::inspection_walk_test {
 namespace {
@@ -104,19 +105,40 @@ TEST_F(inspection_walk, refuses_what_is_no_table_or_another_version) {
   EXPECT_EQ(seen.caches, 0U);
 }
 
-TEST_F(inspection_walk, stops_at_the_limit_of_reads) {
+TEST_F(inspection_walk, stops_at_the_limit) {
   std::size_t done = 0;
-  for (std::uint64_t reads = 1; reads < 300; ++reads) {
+  for (std::uint64_t steps = 1; steps < 1000; ++steps) {
     counting seen;
-    own.limit(reads);
+    own.limit(steps);
     const auto outcome = over->over(own, address(&debugging::pinfold_debug_v1), seen);
-    EXPECT_TRUE(outcome == walk::outcome::done || own.exhausted()) << reads;
-    EXPECT_GE(seen.complete, own.exhausted() ? 0U : 1U) << reads;
-    EXPECT_LE(seen.complete, reads < 20 ? 0U : 1U) << reads;
+    EXPECT_TRUE(outcome == walk::outcome::done || own.exhausted()) << steps;
+    EXPECT_GE(seen.complete, own.exhausted() ? 0U : 1U) << steps;
+    EXPECT_LE(seen.complete, steps < 20 ? 0U : 1U) << steps;
     if (!own.exhausted()) ++done;
   }
   EXPECT_GT(done, 50U);
-  EXPECT_LT(done, 280U);
+  EXPECT_LT(done, 980U);
+}
+
+// Many caches with the same shards: little memory, from which the visitor would receive much.
+TEST_F(inspection_walk, what_the_visitor_receives_is_within_the_limit_too) {
+  constexpr std::size_t bytes = sizeof(debugging::cache);
+  constexpr std::size_t number = 1000;
+  copied forged(listed());
+  std::vector<std::uint64_t> all(number * bytes / 8);
+  for (std::size_t i = 0; i < number; ++i) {
+    char* const one = reinterpret_cast<char*>(all.data()) + i * bytes;
+    const void* const next = i + 1 < number ? one + bytes : nullptr;
+    std::memcpy(one, forged.cache.data(), bytes);
+    std::memcpy(one + offsetof(debugging::cache, next), &next, sizeof next);
+  }
+  forged.first = all.data();
+  own.limit(20'000);
+  counting seen;
+  EXPECT_EQ(over->over(own, address(&forged.table), seen), walk::outcome::unfinished);
+  EXPECT_TRUE(own.exhausted());
+  EXPECT_GT(seen.entries, 10'000U);
+  EXPECT_LE(seen.entries, 20'000U);
 }
 
 TEST_F(inspection_walk, random_damage_neither_faults_nor_goes_on_for_ever) {
