@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The caches and entries of any process, also of one that hangs: read from its memory, without its help.
+/// The caches and entries of any process, also of one that hangs, and of core files: read from memory, without help of
+/// the process.
 #pragma once
 
 #include <pinfold/access.hpp>
@@ -30,7 +31,8 @@ struct dumped_entry {
   access_flags access = access_flags::none;  ///< access that the registration grants
   std::uint64_t leases = 0;                  ///< leases on it, as in `entry_info`
   std::uint64_t hits = 0;                    ///< sampled, one in 512, unless `entry_statistics`
-  std::chrono::nanoseconds age{0};           ///< time since the open, to about 20 ms; 0 while it is being opened
+  std::chrono::nanoseconds age{0};           ///< time since the open, to about 20 ms; 0 while it is being opened. In a
+                                             ///< core file, until the last open of that copy of the library
   std::int32_t owner = 0;                    ///< kernel id of the thread that opened it
   bool owner_lives = false;                  ///< whether the process has a thread with that id
   bool bypass = false;                       ///< outside the budget, closed by its last release
@@ -40,15 +42,18 @@ struct dumped_entry {
   bool in_driver = false;                    ///< the driver is at work on its open
   bool hittable = false;                     ///< hits may find it without the mutex
   bool stale = false;                        ///< the memory was replaced or invalidated after it was registered
+  std::uintptr_t record = 0;                 ///< for debuggers: the address of the record that leases refer to
+  std::uintptr_t entry = 0;                  ///< for debuggers: the address of the entry
 };
 
 /// One cache in a process.
 struct dumped_cache {
-  std::string name;       ///< `cache_options::name`, at most 63 bytes of it
-  std::string registrar;  ///< the name of its registrar or importer
-  std::string release;    ///< of the copy of the library, for instance `0.2.0`
-  bool imports = false;   ///< whether it is an `import_cache`
-  bool ended = false;     ///< the cache was destroyed; leases are out
+  std::string name;           ///< `cache_options::name`, at most 63 bytes of it
+  std::string registrar;      ///< the name of its registrar or importer
+  std::string release;        ///< of the copy of the library, for instance `0.2.0`
+  std::uintptr_t engine = 0;  ///< for debuggers: the address of the engine that the cache refers to
+  bool imports = false;       ///< whether it is an `import_cache`
+  bool ended = false;         ///< the cache was destroyed; leases are out
   /// The process is a child of fork(2), and its parent made the cache: nothing in the child may use it.
   bool of_parent = false;
   /// Whether all entries could be read. If not, the process changed meanwhile, or its memory is damaged.
@@ -72,11 +77,13 @@ struct dumped_cache {
   /// Closed registrations that the cache remembers, by the reason that the next miss on them will have: cold,
   /// invalidated, access, extent, evicted.
   std::array<std::uint64_t, 5> remembered{};
-  std::vector<dumped_entry> entries;  ///< in no order
+  std::vector<dumped_entry> entries;    ///< in no order
+  std::vector<std::uintptr_t> revoked;  ///< for debuggers: records that were closed under leases, as the cache ended
 };
 
-/// What `dump_process` found.
+/// What `dump_process` or `dump_core_file` found.
 struct process_dump {
+  bool core = false;           ///< this is of a core file
   int process = 0;             ///< its id
   std::string command;         ///< the name of its program, from the kernel, at most 15 bytes
   bool stopped = false;        ///< all of its threads were stopped before and after: nothing changed while it was read
@@ -88,10 +95,18 @@ struct process_dump {
 /// Reads the caches of a process. The process does nothing for it and is not stopped, so that entries that change at
 /// that moment may be seen in an earlier state, twice, or not at all. It may be stopped, hang with mutexes held, end
 /// meanwhile, or be the calling process. Finds shared, static and stripped copies of the library. Needs the right to
-/// trace the process (ptrace(2)). Any thread may call this; it takes milliseconds, and seconds for millions of entries.
+/// trace the process (ptrace(2)), or `memory`: a descriptor of its /proc/PID/mem that a process with that right, such
+/// as a debugger, has opened. Any thread may call this; it takes milliseconds, and seconds for millions of entries.
 ///
 /// Errors: `not_permitted` with the `errno`, and a message that says what would permit it; `peer_gone` with `ESRCH` if
 /// there is no such process; `driver_error` with the `errno` of reading /proc. Throws `std::bad_alloc`.
-[[nodiscard]] PINFOLD_EXPORT result<process_dump> dump_process(int process);
+[[nodiscard]] PINFOLD_EXPORT result<process_dump> dump_process(int process, int memory = -1);
+
+/// Reads the caches of a process from its core file, which the kernel or gdb has written on this or on another machine.
+/// No other file is needed. The core file may be cut off or damaged: what cannot be read is counted or marked.
+///
+/// Errors: `invalid_argument` if it is no core file of a process with words of 64 bits; the `errno` of opening it.
+/// Throws `std::bad_alloc`.
+[[nodiscard]] PINFOLD_EXPORT result<process_dump> dump_core_file(const std::string& path);
 
 }  // namespace pinfold

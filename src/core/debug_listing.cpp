@@ -7,6 +7,7 @@
 #include <pinfold/version.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <new>
 #include <string_view>
@@ -22,19 +23,23 @@ using index::record_page;
 
 constinit std::atomic<debugging::cache*> caches{nullptr};
 
+// Not const, nor is the layout: a core file has memory that the process could write, not what is in the library's file.
+constinit char release[] = PINFOLD_VERSION;
+
 // In the order of `counter`.
-constexpr const char* counter_names =
+constexpr char counter_list[] =
     "acquires opens closes misses_cold misses_invalidated misses_access misses_extent misses_evicted evicted hits "
     "valid "
     "invalid failed_acquires expired found find_misses failed_opens failed_closes conflicts bypasses bypass_bytes "
     "unmonitored file_backed invalidated_while_leased waited_ns quarantined requests_waiting "
     "closes_due";
-static_assert(std::ranges::count(std::string_view(counter_names), ' ') + 1 == static_cast<int>(counter::count_));
+static_assert(std::ranges::count(counter_list, ' ') + 1 == static_cast<int>(counter::count_));
+constinit auto counter_names = std::to_array(counter_list);
 
 // Of `entry`: bit-fields have no offset. They begin behind the last byte that has one, with the lowest bit.
 constexpr std::size_t flags_offset = offsetof(entry, access) + 1;
 
-constinit const debugging::record_layout records{
+constinit debugging::record_layout records{
     .page_bytes = record_page::bytes,
     .page_header = sizeof(record_page),
     .page_owner = offsetof(record_page, owner),
@@ -155,8 +160,8 @@ extern "C" [[gnu::used]] constinit const table pinfold_debug_v1{
     .cache_bytes = sizeof(cache),
     .shard_bytes = sizeof(shard),
     .history_count = core::history::slot_count,
-    .release = PINFOLD_VERSION,
-    .counters = core::counter_names,
+    .release = core::release,
+    .counters = core::counter_names.data(),
     .caches = &core::caches,
     .records = &core::records,
     .ledgers = &core::ledger_layout,

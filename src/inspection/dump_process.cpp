@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "inspection/core_file.hpp"
 #include "inspection/memory.hpp"
 #include "inspection/process.hpp"
 #include "inspection/tables.hpp"
 #include "inspection/walk.hpp"
 #include "os/file.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/process_stat.hpp"
 
 #include <pinfold/process_dump.hpp>
 
@@ -15,7 +17,10 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <optional>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,34 +31,45 @@ namespace {
 using inspection::seen_cache;
 using inspection::seen_entry;
 
-// As the library's coarse stamps, which wrap.
-std::chrono::nanoseconds since(std::uint32_t then, std::uint32_t ticks_per_second) noexcept {
+constexpr std::int64_t second = 1'000'000'000;
+
+// Returns the time in the unit of the library's coarse stamps, which wrap around.
+std::uint32_t ticks_now(std::uint32_t ticks_per_second) noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  constexpr std::int64_t second = 1'000'000'000;
-  const auto ticks =
-      static_cast<std::uint32_t>(now.tv_sec * ticks_per_second + now.tv_nsec * ticks_per_second / second);
-  const auto passed = static_cast<std::int32_t>(ticks - then);  // a stamp may be newer
-  return std::chrono::nanoseconds(std::max(passed, 0) * (second / ticks_per_second));
+  return static_cast<std::uint32_t>(now.tv_sec * ticks_per_second + now.tv_nsec * ticks_per_second / second);
 }
 
 class collector final : public inspection::visitor {
  public:
-  collector(std::vector<dumped_cache>& to, const inspection::threads& threads, std::string release)
-      : to_(to), threads_(threads), release_(std::move(release)) {}
+  collector(process_dump& to, const inspection::threads& threads, std::string release)
+      : to_(to.caches), first_(to_.size()), core_(to.core), threads_(threads), release_(std::move(release)) {}
 
   void cache(const seen_cache& found) noexcept override {
     keep([&] { to_.push_back(without_entries(found)); });
     ticks_per_second_ = found.ticks_per_second;
+    if (!core_) now_ = ticks_now(ticks_per_second_);
   }
   void entry(const seen_entry& found) noexcept override {
     keep([&] { to_.back().entries.push_back(as_dumped(found)); });
   }
+  void revoked(std::uintptr_t record) noexcept override {
+    keep([&] { to_.back().revoked.push_back(record); });
+  }
   void end(bool complete) noexcept override {
     if (!failed_) to_.back().complete = complete;
   }
-  void throw_if_failed() const {
+  /// Ends the copy. Rethrows what the collection threw.
+  void finish() {
     if (failed_) std::rethrow_exception(failed_);
+    auto newest = std::chrono::nanoseconds::max();
+    const auto for_each_age = [&](auto&& call) {
+      for (auto number = first_; number < to_.size(); ++number)
+        for (auto& one : to_[number].entries)
+          if (one.state != entry_state::opening) call(one.age);
+    };
+    for_each_age([&](const auto& age) { newest = std::min(newest, age); });
+    for_each_age([&](auto& age) { age = core_ ? age - newest : std::max(age, age.zero()); });
   }
 
  private:
@@ -67,12 +83,20 @@ class collector final : public inspection::visitor {
     }
   }
   [[nodiscard]] dumped_cache without_entries(const seen_cache& found) const;
-  [[nodiscard]] dumped_entry as_dumped(const seen_entry& found) const;
+  [[nodiscard]] dumped_entry as_dumped(const seen_entry& found);
+  // May be negative: a stamp may be newer than now.
+  [[nodiscard]] std::chrono::nanoseconds since(std::uint32_t then) {
+    if (!now_) now_ = then;  // in a core file
+    return std::chrono::nanoseconds(static_cast<std::int32_t>(*now_ - then) * (second / ticks_per_second_));
+  }
 
   std::vector<dumped_cache>& to_;
+  const std::size_t first_;
+  const bool core_;
   const inspection::threads& threads_;
   const std::string release_;
   std::uint32_t ticks_per_second_ = 1;
+  std::optional<std::uint32_t> now_;  ///< in ticks
   std::exception_ptr failed_;
 };
 
@@ -82,6 +106,7 @@ dumped_cache collector::without_entries(const seen_cache& found) const {
   made.name = about.name;
   made.registrar = about.registrar;
   made.release = release_;
+  made.engine = reinterpret_cast<std::uintptr_t>(about.engine);
   made.imports = about.imports != 0;
   made.ended = found.ended;
   made.of_parent = found.of_parent;
@@ -102,7 +127,7 @@ dumped_cache collector::without_entries(const seen_cache& found) const {
   return made;
 }
 
-dumped_entry collector::as_dumped(const seen_entry& found) const {
+dumped_entry collector::as_dumped(const seen_entry& found) {
   dumped_entry made;
   made.peer = {found.peer};
   made.covered = {found.begin, found.end};
@@ -113,7 +138,7 @@ dumped_entry collector::as_dumped(const seen_entry& found) const {
   const bool opening = made.state == entry_state::opening;
   made.leases = static_cast<std::uint64_t>(std::max<std::int64_t>(0, found.pins + (opening ? 1 : 0)));
   made.hits = found.hits;
-  made.age = opening ? std::chrono::nanoseconds{0} : since(found.opened_at, ticks_per_second_);
+  made.age = opening ? std::chrono::nanoseconds{0} : since(found.opened_at);
   made.owner = found.owner;
   made.owner_lives = threads_.ids.contains(found.owner);
   made.bypass = found.bypass;
@@ -123,19 +148,25 @@ dumped_entry collector::as_dumped(const seen_entry& found) const {
   made.in_driver = found.in_driver;
   made.hittable = found.hittable;
   made.stale = found.stale;
+  made.record = found.record;
+  made.entry = found.entry;
   return made;
 }
 
-/// Whether the process has ended, or gave up its memory and ends just now: then the kernel answers EACCES too, as no
-/// memory says which user may read it.
-bool has_ended(int process) noexcept {
+/// Returns whether the process has ended or is ending. Once an ending process has given up its memory, the kernel
+/// returns EACCES too, because no memory says which user may read it. The end may take long: each thread needs a CPU
+/// for it.
+bool has_ended(int process) {
   constexpr std::chrono::milliseconds end_takes{100};
+  constexpr std::chrono::milliseconds end_takes_at_most{10'000};
   const os::file there(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-  return there ? os::readable_within(there, end_takes) : errno == ESRCH;
+  if (!there) return errno == ESRCH;
+  const auto seen = os::read_process_stat(inspection::thread_that_runs(process));
+  return os::readable_within(there, seen && seen->main_thread_ends() ? end_takes_at_most : end_takes);
 }
 
-/// The error for an `errno` of reading the process's memory; `message` is that of another code than the usual ones.
-error refusal(int process, int code, const char* message = "cannot read /proc/<pid>/mem") noexcept {
+/// Returns the error for an `errno` of reading the process's memory; `message` is for codes other than the usual ones.
+error refusal(int process, int code, const char* message = "cannot read /proc/<pid>/mem") {
   if (code == EACCES && has_ended(process)) code = ESRCH;
   switch (code) {
     case EPERM:
@@ -159,31 +190,58 @@ std::string release_of(inspection::memory& in, std::uintptr_t table) {
   return text.data();
 }
 
+/// Adds the caches in `memory`, where files may begin at `begins`.
+void add_copies(process_dump& to, inspection::memory& memory, const std::vector<std::uintptr_t>& begins,
+                const inspection::threads& threads) {
+  const auto tables = inspection::find_tables(memory, begins);
+  const auto walk = std::make_unique<inspection::walk>();
+  for (const auto table : tables) {
+    collector into(to, threads, release_of(memory, table));
+    const auto outcome = walk->over(memory, table, into);
+    into.finish();
+    if (outcome != inspection::walk::outcome::done) ++to.unreadable;
+  }
+  to.copies = tables.size();
+}
+
 }  // namespace
 
-result<process_dump> dump_process(int process) {
+result<process_dump> dump_process(int process, int memory) {
   const detail::no_cancellation guard;
   if (process <= 0) return tl::unexpected(refusal(process, ESRCH));
-  inspection::memory memory(process);
-  if (memory.failure() != 0) return tl::unexpected(refusal(process, memory.failure()));
+  const int thread = inspection::thread_that_runs(process);
+  auto from =
+      memory < 0 ? inspection::memory(thread) : inspection::memory(process, ::fcntl(memory, F_DUPFD_CLOEXEC, 0));
+  if (from.failure() != 0) return tl::unexpected(refusal(process, from.failure()));
   errno = 0;
-  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
+  std::ifstream maps("/proc/" + std::to_string(thread) + "/maps");
   if (!maps) return tl::unexpected(refusal(process, errno != 0 ? errno : EIO, "cannot read /proc/<pid>/maps"));
   process_dump found;
   found.process = process;
   found.command = inspection::command_of(process);
   const auto before = inspection::threads_of(process);
   if (before.ids.empty()) return tl::unexpected(refusal(process, ESRCH));
-  const auto tables = inspection::find_tables(memory, maps);
-  const auto walk = std::make_unique<inspection::walk>();
-  for (const auto table : tables) {
-    collector into(found.caches, before, release_of(memory, table));
-    const auto outcome = walk->over(memory, table, into);
-    into.throw_if_failed();
-    if (outcome != inspection::walk::outcome::done) ++found.unreadable;
-  }
-  found.copies = tables.size();
+  add_copies(found, from, inspection::begins_of_files(maps), before);
   found.stopped = before.all_stopped && inspection::threads_of(process).all_stopped;
+  return found;
+}
+
+// O_NONBLOCK, because the open of a FIFO would wait for a writer.
+result<process_dump> dump_core_file(const std::string& path) {
+  const detail::no_cancellation guard;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  inspection::memory memory(0, file);
+  if (const int native = memory.failure(); native != 0)
+    return fail_errno(os::code_for(native, errc::invalid_argument), native, "cannot open the core file");
+  struct stat seen{};
+  if (::fstat(file, &seen) != 0 || !S_ISREG(seen.st_mode)) return fail(errc::invalid_argument, "not a regular file");
+  const auto core = inspection::read_core_file(memory);
+  if (!core) return fail(errc::invalid_argument, "it is no core file of a process with words of 64 bits");
+  process_dump found;
+  found.core = found.stopped = true;
+  found.process = core->process;
+  found.command = core->command;
+  add_copies(found, memory, core->begins, core->running);
   return found;
 }
 

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace pinfold::inspection {
 
@@ -16,6 +18,8 @@ class memory {
  public:
   /// Opens the memory of a process, 0: of this one. `failure` says whether that worked.
   explicit memory(int process) noexcept;
+  /// Owns `file`: the process's /proc/PID/mem, or another file whose bytes this reads. -1: `failure` returns `errno`.
+  memory(int process, int file) noexcept : thread_(process), file_(file), failure_(file < 0 ? errno : 0) {}
   ~memory();
   memory(const memory&) = delete;
   memory& operator=(const memory&) = delete;
@@ -30,6 +34,15 @@ class memory {
     return read(from, &into, sizeof(T));
   }
 
+  /// Memory that is in the file from `offset` on.
+  struct part {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+    std::uint64_t offset;
+  };
+  /// From now on reads the memory in these parts of a core file, which are sorted by address.
+  void read_parts(std::vector<part> all) noexcept { parts_ = std::move(all); }
+
   /// Sets how many more steps are allowed, because damaged memory may lead anywhere. A read costs one step, and one
   /// more for each 4 KiB.
   void limit(std::uint64_t steps) noexcept { steps_left_ = steps; }
@@ -43,9 +56,10 @@ class memory {
 
   [[nodiscard]] long copy(std::uintptr_t from, void* into, std::size_t bytes) const noexcept;
 
-  int process_;
+  int thread_;
   int file_ =
-      -1;  // /proc/PID/mem: it stays that process's, even if another one gets its number. -1: no descriptor left
+      -1;  // /proc/PID/mem: still refers to that process after another one gets its number. -1: no descriptor left
+  std::vector<part> parts_;  // of a core file
   int failure_ = 0;
   std::uint64_t steps_left_ = sensible_steps;
 };

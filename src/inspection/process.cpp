@@ -23,6 +23,7 @@ std::int32_t last_number(std::string_view line) noexcept {
 struct thread_status {
   std::int32_t id = 0;  ///< in the innermost namespace
   bool stopped = false;
+  bool ended = false;
 };
 
 thread_status status_of(const std::filesystem::path& thread) {
@@ -30,8 +31,10 @@ thread_status status_of(const std::filesystem::path& thread) {
   thread_status found;
   for (std::string line; std::getline(lines, line);) {
     const std::string_view one(line);
-    if (one.starts_with("State:"))
+    if (one.starts_with("State:")) {
       found.stopped = one.find("(stopped)") < one.size() || one.find("tracing") < one.size();
+      found.ended = one.find("(zombie)") < one.size() || one.find("(dead)") < one.size();
+    }
     if (one.starts_with("Pid:") || one.starts_with("NSpid:")) found.id = last_number(one);
   }
   return found;
@@ -45,12 +48,22 @@ threads threads_of(int process) {
   for (std::filesystem::directory_iterator each(proc(process) + "/task", none), end; !none && each != end;
        each.increment(none)) {
     const auto one = status_of(each->path());
-    if (one.id == 0) continue;
+    if (one.id == 0 || one.ended) continue;
     found.ids.insert(one.id);
     found.all_stopped = found.all_stopped && one.stopped;
   }
   found.all_stopped = found.all_stopped && !found.ids.empty();
   return found;
+}
+
+int thread_that_runs(int process) {
+  if (!status_of(proc(process)).ended) return process;
+  std::error_code none;
+  for (std::filesystem::directory_iterator each(proc(process) + "/task", none), end; !none && each != end;
+       each.increment(none)) {
+    if (!status_of(each->path()).ended) return last_number(each->path().filename().string());
+  }
+  return process;
 }
 
 std::string command_of(int process) {

@@ -19,6 +19,10 @@ struct threads {
 /// Returns the threads that the process has now; none if there is no such process. Throws `std::bad_alloc`.
 [[nodiscard]] threads threads_of(int process);
 
+/// Returns a thread that has not ended, preferably the main thread: the memory of a process cannot be read by the
+/// number of an ended thread. Throws `std::bad_alloc`.
+[[nodiscard]] int thread_that_runs(int process);
+
 /// Returns the name of the program; empty if there is no such process. Throws `std::bad_alloc`.
 [[nodiscard]] std::string command_of(int process);
 

@@ -81,13 +81,17 @@ void add_tables(memory& in, const image& from, std::vector<std::uintptr_t>& to) 
 
 }  // namespace
 
-std::vector<std::uintptr_t> find_tables(memory& in, std::istream& maps) {
+std::vector<std::uintptr_t> begins_of_files(std::istream& maps) {
   std::vector<std::uintptr_t> found;
-  for (std::string line; std::getline(maps, line);) {
-    const auto begin = begin_of_file(line);
-    if (!begin) continue;
-    if (const auto mapped = read_image(in, *begin)) add_tables(in, *mapped, found);
-  }
+  for (std::string line; std::getline(maps, line);)
+    if (const auto begin = begin_of_file(line)) found.push_back(*begin);
+  return found;
+}
+
+std::vector<std::uintptr_t> find_tables(memory& in, const std::vector<std::uintptr_t>& begins) {
+  std::vector<std::uintptr_t> found;
+  for (const auto begin : begins)
+    if (const auto mapped = read_image(in, begin)) add_tables(in, *mapped, found);
   std::ranges::sort(found);
   const auto repeated = std::ranges::unique(found);
   found.erase(repeated.begin(), repeated.end());

@@ -11,9 +11,13 @@
 
 namespace pinfold::inspection {
 
-/// Returns the addresses of the tables that notes in the process's mapped programs and libraries name. `maps` has the
-/// lines of its /proc/PID/maps. Reads the notes in the memory of the process, so that stripped, deleted and static
-/// copies are found, also in other mount namespaces. Throws `std::bad_alloc`.
-[[nodiscard]] std::vector<std::uintptr_t> find_tables(memory& in, std::istream& maps);
+/// Returns the addresses where the first bytes of files are mapped, from the lines of a /proc/PID/maps. Throws
+/// `std::bad_alloc`.
+[[nodiscard]] std::vector<std::uintptr_t> begins_of_files(std::istream& maps);
+
+/// Returns the addresses of the tables that notes of programs and libraries name, which may be mapped at `begins`.
+/// Reads the notes in the process's memory, so it finds stripped, deleted and static copies, also in other mount
+/// namespaces. Throws `std::bad_alloc`.
+[[nodiscard]] std::vector<std::uintptr_t> find_tables(memory& in, const std::vector<std::uintptr_t>& begins);
 
 }  // namespace pinfold::inspection

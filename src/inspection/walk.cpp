@@ -210,10 +210,10 @@ bool walk::visit_page(std::uintptr_t at, const debugging::shard& part, visitor& 
     pins_[number] = in_page<std::int32_t>(records_.page_bytes - 4 * (number + 1));
   add_pins(at);
   for (std::size_t number = 0; number < page_now_.made; ++number) {
-    const auto found = entry_at(number);
-    if (found.state == 0) continue;
-    to.entry(found);
-    from_->spend(1);
+    const auto found = entry_at(at, number);
+    if (found.state != 0) to.entry(found);
+    if (found.revoked) to.revoked(found.record);
+    if (found.state != 0 || found.revoked) from_->spend(1);
   }
   return true;
 }
@@ -234,8 +234,7 @@ bool walk::page_is_sensible(const debugging::shard& part) noexcept {
 
 bool walk::any_used() const noexcept {
   for (std::size_t number = 0; number < page_now_.made; ++number)
-    if (in_page<std::uint8_t>(page_now_.entries_from + number * records_.entry_size + records_.entry_state) != 0)
-      return true;
+    if (const auto found = entry_at(0, number); found.state != 0 || found.revoked) return true;
   return false;
 }
 
@@ -264,7 +263,7 @@ void walk::add_pin(std::uintptr_t record, std::uintptr_t page, std::int64_t coun
     pins_[offset / page_now_.stride] += count;
 }
 
-seen_entry walk::entry_at(std::size_t number) const noexcept {
+seen_entry walk::entry_at(std::uintptr_t page, std::size_t number) const noexcept {
   const auto& where = records_;
   const auto record = where.page_header + number * page_now_.stride;
   const auto entry = page_now_.entries_from + number * where.entry_size;
@@ -272,6 +271,8 @@ seen_entry walk::entry_at(std::size_t number) const noexcept {
   const auto owner_and_hits = in_page<std::uint64_t>(entry + where.entry_owner_and_hits);
   const auto flags = in_page<std::uint8_t>(entry + where.entry_flags);
   seen_entry found;
+  found.record = page + record;
+  found.entry = page + entry;
   found.begin = found.data = in_page<std::uintptr_t>(record + where.record_begin);
   found.end = in_page<std::uintptr_t>(record + where.record_end);
   if (cache_.about.imports != 0) {
@@ -292,6 +293,7 @@ seen_entry walk::entry_at(std::size_t number) const noexcept {
   found.in_driver = (flags & where.in_driver) != 0;
   found.hittable = (word & where.hittable) != 0;
   found.stale = (word & where.stale) != 0;
+  found.revoked = (word & where.revoked) != 0;
   return found;
 }
 

@@ -25,7 +25,9 @@ struct seen_entry {
   std::uint64_t hits = 0;
   std::uint32_t opened_at = 0;  ///< in ticks of the monotonic clock
   std::int32_t owner = 0;
-  std::uint8_t state = 0;  ///< `entry_state`
+  std::uintptr_t record = 0;  ///< the address of its record
+  std::uintptr_t entry = 0;   ///< the address of the entry itself
+  std::uint8_t state = 0;     ///< `entry_state`
   std::uint8_t access = 0;
   bool doomed = false;
   bool persistent = false;
@@ -34,6 +36,7 @@ struct seen_entry {
   bool in_driver = false;
   bool hittable = false;
   bool stale = false;
+  bool revoked = false;
 };
 
 /// One cache as it was found, without its entries.
@@ -68,8 +71,9 @@ class visitor {
  public:
   virtual void cache(const seen_cache& found) noexcept = 0;
   virtual void entry(const seen_entry& found) noexcept = 0;
-  /// Ends a cache. It is `complete` unless some of its memory could not be read, made no sense, or was another cache's
-  /// at the end.
+  /// Called at the end of a cache, with the address of each record that was closed under leases.
+  virtual void revoked(std::uintptr_t /*record*/) noexcept {}
+  /// Ends a cache. `complete`: all its memory could be read, made sense, and was no other cache's at the end.
   virtual void end(bool complete) noexcept = 0;
 
  protected:
@@ -110,9 +114,9 @@ class walk {
   void add_pins(std::uintptr_t page) noexcept;
   void add_pins_of(std::uintptr_t ledger, std::uintptr_t page) noexcept;
   void add_pin(std::uintptr_t record, std::uintptr_t page, std::int64_t count) noexcept;
-  [[nodiscard]] seen_entry entry_at(std::size_t number) const noexcept;
-  /// Calls `each(address)` along a list that begins at `first`, until it returns false, the list ends, or it goes in a
-  /// circle. Returns whether it came to the end.
+  [[nodiscard]] seen_entry entry_at(std::uintptr_t page, std::size_t number) const noexcept;
+  /// Calls `each(address)` along the list from `first`, until `each` returns false, the list ends, or it is cyclic.
+  /// Returns whether the end was reached.
   template <class F>
   [[nodiscard]] bool follow(std::uintptr_t first, std::uint64_t next, F&& each) noexcept;
   template <class F>

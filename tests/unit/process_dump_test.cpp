@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Caches and entries as they are read from the memory of a process.
 #include "debugging/table.hpp"
+#include "os/file.hpp"
 #include "os/mutex.hpp"
 #include "support/fixtures/cache_checks.hpp"
 #include "support/fixtures/local_fixture.hpp"
@@ -16,8 +17,10 @@
 #include <chrono>
 #include <fcntl.h>
 #include <random>
+#include <string>
 #include <string_view>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -286,6 +289,20 @@ TEST(process_dump, says_that_a_childs_copy_of_a_cache_is_its_parents) {
   EXPECT_FALSE(cache_named(dumped(getpid()), "parent's")->of_parent);
 }
 
+TEST(process_dump, reads_through_a_descriptor_that_another_process_may_have_opened) {
+  child_process child([](line& talk) { return with_cache(talk, false); });
+  ASSERT_TRUE(child.talk().receive<bool>());
+  const os::file there(::open(("/proc/" + std::to_string(child.pid()) + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto found = dump_process(child.pid(), there.number());
+  ASSERT_TRUE(found) << describe(found.error());
+  expect_child(*found, false);
+  EXPECT_TRUE(there.still_there());
+  const os::file empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(dump_process(child.pid(), empty.number())->copies, 0U);
+  const auto none = dump_process(child.pid(), 1 << 20);
+  EXPECT_TRUE(!none && none.error().native == EBADF);
+}
+
 int churn(line& talk) {
   std::vector<std::jthread> threads;
   for (int i = 0; i < 3; ++i)
@@ -344,6 +361,20 @@ TEST(process_dump, names_processes_that_it_cannot_read) {
   while (dumped(other.pid()).command != "sleep" && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(1ms);
   EXPECT_EQ(dumped(other.pid()).copies, 0U);
+}
+
+TEST(process_dump, refuses_at_once_a_core_file_that_is_no_regular_file) {
+  const std::string pipe = ::testing::TempDir() + "pinfold_core_" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  child_process reader([&](line& talk) {
+    ::alarm(60);  // ends it if it waits
+    const auto refused = dump_core_file(pipe);
+    return talk.send(!refused && refused.error() == errc::invalid_argument) ? 0 : 1;
+  });
+  EXPECT_EQ(reader.talk().receive<bool>(), true);
+  ::unlink(pipe.c_str());
+  EXPECT_EQ(dump_core_file("/dev/zero").error().code, errc::invalid_argument);
+  EXPECT_EQ(dump_core_file(::testing::TempDir()).error().code, errc::invalid_argument);
 }
 
 TEST(process_dump, names_the_file_that_it_cannot_read) {
