@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold dump`, over processes with one copy of the library and with two.
+#include "debugging/table.hpp"
 #include "support/fixtures/local_fixture.hpp"
 #include "support/processes/child_process.hpp"
 #include "support/processes/tool_run.hpp"
@@ -8,6 +9,7 @@
 #include <dlfcn.h>
 #include <sstream>
 #include <string>
+#include <sys/prctl.h>
 #include <vector>
 
 namespace pinfold::testing::cli_dump_test {
@@ -59,9 +61,21 @@ TEST(cli_dump, shows_the_entries_in_the_order_that_is_asked_for) {
   EXPECT_EQ(begins(dump_of(child, "--sort leases --limit 1").at("caches").at(0)), std::vector<std::string>{"0x20000"});
 }
 
+TEST(cli_dump, shows_only_the_entries_at_an_address) {
+  child_process child([](line& talk) { return with_cache(talk, false); });
+  ASSERT_TRUE(child.talk().receive<bool>());
+  EXPECT_EQ(begins(dump_of(child, "--at 0x31000").at("caches").at(0)), std::vector<std::string>{"0x30000"});
+  EXPECT_TRUE(dump_of(child, "--at 0x33000").at("caches").empty());
+  const auto text = run("dump --at 0x33000 " + std::to_string(child.pid()));
+  EXPECT_NE(text.out.find("\nno entry contains 0x33000\n"), std::string::npos) << text.out;
+}
+
 TEST(cli_dump, a_terminal_need_not_obey_a_name) {
   child_process child([](line& talk) {
-    const local_fixture f({.name = "\x1b[2J\xff"});
+    local_fixture f({.name = "\x1b[2J\xff"});
+    f.touch(0x10000, 0x11000);
+    *const_cast<char*>(debugging::pinfold_debug_v1.counters) = '\x1b';  // in "acquires"
+    ::prctl(PR_SET_NAME, "\xc2\x9b");                                   // one letter, which some terminals obey, too
     return talk.send(true) && !talk.receive<bool>() ? 0 : 1;
   });
   ASSERT_TRUE(child.talk().receive<bool>());
@@ -69,7 +83,8 @@ TEST(cli_dump, a_terminal_need_not_obey_a_name) {
     const auto seen = run(form + std::to_string(child.pid()));
     EXPECT_EQ(seen.status, 0) << seen.complaints;
     EXPECT_NE(seen.out.find("?[2J?"), std::string::npos) << seen.out;
-    EXPECT_EQ(seen.out.find('\x1b'), std::string::npos);
+    EXPECT_NE(seen.out.find("?cquires"), std::string::npos) << seen.out;
+    EXPECT_TRUE(std::ranges::all_of(seen.out, [](char one) { return one == '\n' || (one >= ' ' && one <= '~'); }));
   }
 }
 
@@ -101,7 +116,13 @@ TEST(cli_dump, shows_two_copies_of_the_library) {
 }
 
 TEST(cli_dump, says_what_it_cannot_read) {
-  expect_each_refused({{"dump", "process"}, {"dump x", "x"}, {"dump 0", "0"}, {"dump --sort size 1", "size"}});
+  expect_each_refused({{"dump", "process"},
+                       {"dump x", "x"},
+                       {"dump 0", "0"},
+                       {"dump --sort size 1", "size"},
+                       {"dump --core core 1", "--core"}});
+  EXPECT_NE(run("dump --core /no-such-file").complaints.find("cannot open"), std::string::npos);
+  EXPECT_NE(run("dump --core '" + tool() + "'").complaints.find("no core file"), std::string::npos);
   const auto none = run("dump 4194304");
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.complaints.find("there is no such process"), std::string::npos) << none.complaints;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -91,7 +92,7 @@ template <class Pairs>
 std::string nonzero(const Pairs& counts) {
   std::string text;
   for (const auto& [name, value] : counts)
-    if (value != 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    if (value != 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(name), value);
   return text.empty() ? "none" : text;
 }
 
@@ -128,16 +129,15 @@ std::string notes_of(const dumped_cache& cache) {
   return text;
 }
 
-std::string headline(const dumped_cache& cache) {
+std::string details_of(const dumped_cache& cache) {
   const auto leases = [&] {
     std::uint64_t all = 0;
     for (const auto& one : cache.entries) all += one.leases;
     return all;
   }();
-  auto text = fmt::format("cache \"{}\", {}\n", printable(cache.name), printable(cache.registrar));
-  text += filled("  holds:    ", fmt::format("{} of {} entries, {} of {}, {} leases", cache.entries_now,
-                                             limit_text(cache.max_count, false), size_text(cache.bytes_now),
-                                             limit_text(cache.max_bytes, true), leases));
+  auto text = filled("  holds:    ", fmt::format("{} of {} entries, {} of {}, {} leases", cache.entries_now,
+                                                 limit_text(cache.max_count, false), size_text(cache.bytes_now),
+                                                 limit_text(cache.max_bytes, true), leases));
   text += filled("  options:  ", fmt::format("retain {}, when full {}, closes {}, strict {}, reaper {}",
                                              cache.retain ? "on" : "off", name_of(cache.full), name_of(cache.closes),
                                              cache.strict ? "on" : "off", cache.reaper ? "on" : "off"));
@@ -168,22 +168,25 @@ json json_of(const dumped_entry& one, bool import) {
            {"doomed", one.doomed},
            {"in_driver", one.in_driver},
            {"hittable", one.hittable},
-           {"stale", one.stale}};
+           {"stale", one.stale},
+           {"record", fmt::format("{:#x}", one.record)},
+           {"entry", fmt::format("{:#x}", one.entry)}};
   if (import) row["peer"] = one.peer.value;
   if (import) row["data"] = fmt::format("{:#x}", one.data);
   return row;
 }
 
-json json_of(const dumped_cache& cache, std::size_t limit) {
+json without_entries(const dumped_cache& cache) {
   json counters = json::object();
-  for (const auto& [name, value] : cache.counters) counters[name] = value;
+  for (const auto& [name, value] : cache.counters) counters[printable(name)] = value;
   json closed = json::object();
   for (const auto& [name, value] : remembered(cache)) closed[name] = value;
-  json entries = json::array();
-  for (std::size_t i = 0; i < shown(cache, limit); ++i) entries.push_back(json_of(cache.entries[i], cache.imports));
+  json revoked = json::array();
+  for (const auto record : cache.revoked) revoked.push_back(fmt::format("{:#x}", record));
   return {{"name", printable(cache.name)},
           {"registrar", printable(cache.registrar)},
           {"release", printable(cache.release)},
+          {"engine", fmt::format("{:#x}", cache.engine)},
           {"imports", cache.imports},
           {"ended", cache.ended},
           {"of_parent", cache.of_parent},
@@ -202,7 +205,20 @@ json json_of(const dumped_cache& cache, std::size_t limit) {
           {"counters", counters},
           {"remembered", closed},
           {"entries_seen", cache.entries.size()},
-          {"entries", entries}};
+          {"revoked", revoked}};
+}
+
+std::string text_of(const json& object, int indent) {
+  return object.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+// Returns an object, with `margin` in front of its lines, that begins one more member: an array.
+std::string with_array(const json& object, std::string_view name, std::string_view margin) {
+  auto text = text_of(object, 2);
+  text.resize(text.size() - 2);  // without its last line
+  text.append(",\n  \"").append(name).append("\": [");
+  for (auto at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) text.insert(at + 1, margin);
+  return text.insert(0, margin);
 }
 
 }  // namespace
@@ -220,6 +236,14 @@ void sort_entries(std::vector<dumped_entry>& entries, std::string_view order) {
   });
 }
 
+void keep_entries_at(process_dump& in, std::uintptr_t address) {
+  const auto contains = [&](const dumped_entry& one) {
+    return address - one.covered.begin < one.covered.size() || address - one.data < one.covered.size();
+  };
+  for (auto& cache : in.caches) std::erase_if(cache.entries, std::not_fn(contains));
+  std::erase_if(in.caches, [](const dumped_cache& cache) { return cache.entries.empty(); });
+}
+
 std::string entry_titles() {
   return fmt::format("  {:<25} {:>8} {:<8} {:<3} {:>4} {:>5} {:>6} {:>7}  {}\n", "range", "bytes", "state", "acc",
                      "pins", "hits", "age", "owner", "flg");
@@ -232,15 +256,20 @@ std::string entry_line(const dumped_entry& one) {
                      one.owner, one.owner_lives ? ' ' : '!', flags_of(one));
 }
 
-std::string as_text(const process_dump& found, std::size_t limit) {
-  std::string text = fmt::format("process {} ({}), {}\n", found.process, found.command,
-                                 found.stopped ? "read while it was stopped" : "read while it ran");
+std::string as_text(const process_dump& found, std::size_t limit, std::optional<std::uintptr_t> address) {
+  std::string text =
+      found.core ? fmt::format("core file of process {} ({}); ages are those when the newest entry was opened\n",
+                               found.process, printable(found.command))
+                 : fmt::format("process {} ({}), {}\n", found.process, printable(found.command),
+                               found.stopped ? "read while it was stopped" : "read while it ran");
   if (found.copies > 1) text += fmt::format("{} copies of the library\n", found.copies);
   if (found.unreadable > 0)
     text += fmt::format("{} copies of the library cannot be read: another release, or damaged\n", found.unreadable);
-  if (found.copies > found.unreadable && found.caches.empty()) text += "no cache\n";
+  if (found.copies > found.unreadable && found.caches.empty())
+    text += address ? fmt::format("no entry contains {:#x}\n", *address) : "no cache\n";
   for (const auto& cache : found.caches) {
-    text += "\n" + headline(cache);
+    text += fmt::format("\ncache \"{}\", {}\n", printable(cache.name), printable(cache.registrar));
+    text += address ? notes_of(cache) : details_of(cache);
     if (cache.entries.empty()) continue;
     text += entry_titles();
     for (std::size_t i = 0; i < shown(cache, limit); ++i) text += entry_line(cache.entries[i]);
@@ -250,12 +279,27 @@ std::string as_text(const process_dump& found, std::size_t limit) {
   return text;
 }
 
-std::string as_json(const process_dump& found, std::size_t limit) {
-  json caches = json::array();
-  for (const auto& cache : found.caches) caches.push_back(json_of(cache, limit));
-  const json all{{"process", found.process}, {"command", found.command},       {"stopped", found.stopped},
-                 {"copies", found.copies},   {"unreadable", found.unreadable}, {"caches", caches}};
-  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+void print_json(const process_dump& found, std::size_t limit) {
+  constexpr std::size_t sensible_write = 65536;
+  auto text = with_array({{"core", found.core},
+                          {"process", found.process},
+                          {"command", printable(found.command)},
+                          {"stopped", found.stopped},
+                          {"copies", found.copies},
+                          {"unreadable", found.unreadable}},
+                         "caches", "");
+  for (const auto& cache : found.caches) {
+    text += &cache == &found.caches.front() ? "\n" : ",\n";
+    text += with_array(without_entries(cache), "entries", "    ");
+    for (std::size_t i = 0; i < shown(cache, limit); ++i) {
+      text.append(i == 0 ? "\n        " : ",\n        ").append(text_of(json_of(cache.entries[i], cache.imports), -1));
+      if (text.size() < sensible_write) continue;
+      fmt::print("{}", text);
+      text.clear();
+    }
+    text += "\n      ]\n    }";
+  }
+  fmt::print("{}\n  ]\n}}\n", text);
 }
 
 }  // namespace tool
