@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Prints caches, leases, entries and records for people. The program's debug information says where the objects are; the
-rest is read as `pinfold dump` reads it."""
+rest is what `pinfold dump` reads."""
 
 import re
 from typing import Callable, Iterator, Optional
@@ -9,30 +9,43 @@ import gdb
 import gdb.printing
 import gdb.types
 
-from . import listing, target
-from .memory import Unreadable
-from .walk import Cache, Entry, Walk
+from . import tool
 
+FLAGS = ("stale", "persistent", "bypass", "unshared", "doomed", "in_driver")
 IN_ENTRY, IN_CELL = 1, 2  # bits of a pin
 POINTERS_OF_A_CACHE = 16  # words of a `pinfold_cache` in which its engine is looked for
 
 
-def walks() -> Iterator[Walk]:
-    return (one for one in target.walks() if isinstance(one, Walk))
+def cache_of(engine: int) -> Optional[dict]:
+    return next((one for one in tool.caches() if int(one["engine"], 16) == engine), None)
 
 
-def cache_of(engine: int) -> Optional[tuple[Walk, Cache]]:
-    return next(((walk, one) for walk in walks() for one in walk.caches() if one.facts.engine == engine), None)
+def entry_at(address: int) -> Optional[tuple[dict, dict]]:
+    """Returns the entry whose record, or whose entry, is at the address, with its cache; nothing if no cache has it."""
+    all_entries = ((cache, entry) for cache in tool.caches() for entry in cache["entries"])
+    return next((one for one in all_entries if hex(address) in (one[1]["record"], one[1]["entry"])), None)
 
 
-def entry_at(address: int) -> Optional[tuple[Cache, Entry]]:
-    return next((found for walk in walks() if (found := walk.entry_at(address)) is not None), None)
+def word_at(address: int) -> int:
+    return int.from_bytes(gdb.selected_inferior().read_memory(address, 8), "little")
+
+
+def plural(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
+
+
+def one_line(entry: dict) -> str:
+    """Returns an entry for the middle of a line."""
+    what = [entry["state"], entry["access"], plural(entry["leases"], "lease", "leases")]
+    what += [name for name in FLAGS if entry[name]]
+    peer = f" of peer {entry['peer']}, here {entry['data']}" if "peer" in entry else ""
+    return f"{entry['begin']}-{entry['end']}{peer} ({', '.join(what)})"
 
 
 def safely(text: Callable[[], str]) -> str:
     try:
         return text()
-    except (Unreadable, gdb.error) as failure:
+    except (gdb.error, gdb.GdbError) as failure:
         return f"<cannot be read: {failure}>"
 
 
@@ -64,22 +77,18 @@ class CachePrinter:
         found = cache_of(self.engine)
         if found is None:
             return f"cache whose engine {self.engine:#x} is not listed"
-        cache = found[1]
-        ended = ", destroyed" if cache.facts.ended else ""
-        return (
-            f'cache "{cache.name}" over {cache.registrar}: {listing.plural(cache.count, "entry")}, '
-            f"{listing.size_text(cache.bytes)}{ended}"
-        )
+        entries = plural(found["entries_now"], "entry", "entries")
+        ended = ", destroyed" if found["ended"] else ""
+        return f'cache "{found["name"]}" over {found["registrar"]}: {entries}, {found["bytes_now"]} bytes{ended}'
 
     def children(self) -> Iterator[tuple[str, str]]:
         try:
             found = cache_of(self.engine) if self.engine else None
-            entries = list(found[0].entries(found[1])) if found is not None else []
-        except Unreadable:
+        except (gdb.error, gdb.GdbError):
             return
-        for number, one in enumerate(sorted(entries, key=lambda one: (one.peer or 0, one.begin))):
-            yield f"[{number}]", listing.one_line(one)
-        if found is not None and not found[1].complete:
+        for number, one in enumerate(found["entries"] if found else []):
+            yield f"[{number}]", one_line(one)
+        if found and not found["complete"]:
             yield "[...]", "not all entries could be read"
 
 
@@ -94,20 +103,15 @@ class LeasePrinter:
         return "no lease" if self.pin == 0 else safely(self._text)
 
     def _text(self) -> str:
-        record = self._record()
-        found = entry_at(record) if record != 0 else None
-        if found is not None and "revoked" in found[1].flags:
-            return f'closed lease: cache "{found[0].name}" was destroyed'
-        if found is not None:
-            return f'lease of cache "{found[0].name}" on {listing.one_line(found[1])}, data {self.data:#x}'
-        if record != 0 and any(walk.is_revoked(record) for walk in walks()):
-            return "closed lease: its cache was destroyed"
-        return f"lease with pin {self.pin:#x}, which no cache knows"
-
-    def _record(self) -> int:
-        if self.pin & IN_CELL:
-            return int.from_bytes(target.read(self.pin - IN_CELL, 8), "little")
-        return self.pin & ~IN_ENTRY
+        record = word_at(self.pin - IN_CELL) if self.pin & IN_CELL else self.pin & ~IN_ENTRY
+        for cache in tool.caches():
+            if hex(record) in cache["revoked"]:
+                return f'closed lease: cache "{cache["name"]}" was destroyed'
+        found = entry_at(record)
+        if found is None:
+            return f"lease with pin {self.pin:#x}, which no cache knows"
+        cache, entry = found
+        return f'lease of cache "{cache["name"]}" on {one_line(entry)}, data {self.data:#x}'
 
 
 class EntryPrinter:
@@ -121,18 +125,14 @@ class EntryPrinter:
 
     def _text(self) -> str:
         found = entry_at(self.address)
-        return "in no cache" if found is None else f'entry of cache "{found[0].name}": {listing.one_line(found[1])}'
+        return "in no cache" if found is None else f'entry of cache "{found[0]["name"]}": {one_line(found[1])}'
 
 
 def engine_of_c(address: int) -> Optional[int]:
     """Returns the engine of a `pinfold_cache`, whose layout only the library's own debug information has: one that a
     copy of the library lists."""
-    listed = {one.facts.engine for walk in walks() for one in walk.caches()}
-    for number in range(POINTERS_OF_A_CACHE):
-        word = int.from_bytes(target.read(address + 8 * number, 8), "little")
-        if word in listed:
-            return word
-    return None
+    words = (word_at(address + 8 * number) for number in range(POINTERS_OF_A_CACHE))
+    return next((word for word in words if cache_of(word) is not None), None)
 
 
 def c_cache_printer(address: int, before: str) -> Optional[CachePrinter]:
@@ -140,7 +140,7 @@ def c_cache_printer(address: int, before: str) -> Optional[CachePrinter]:
         return None
     try:
         return CachePrinter(engine_of_c(address), before, "destroyed or unknown")
-    except Unreadable:
+    except (gdb.error, gdb.GdbError):
         return None
 
 
@@ -165,7 +165,7 @@ class Printers(gdb.printing.PrettyPrinter):
 
     def __call__(self, value: gdb.Value) -> Optional[object]:
         kind = gdb.types.get_basic_type(value.type)
-        if not target.is_there():
+        if not tool.is_there():
             return None
         if kind.code == gdb.TYPE_CODE_PTR:
             to = gdb.types.get_basic_type(kind.target())
