@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t present = std::uint64_t{1} << 63U;
 constexpr std::uint64_t frame = (std::uint64_t{1} << 55U) - 1;
 
-os::file open_pagemap() noexcept { return os::file(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)); }
+os::file open_pagemap() noexcept { return os::file(::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC)); }
 
 // FNV-1a over words, and a last mixing: enough to tell frames apart that were not chosen to collide.
 std::uint64_t mixed(std::uint64_t so_far, std::uint64_t word) noexcept {

@@ -65,7 +65,7 @@ std::size_t room_in(const system_limit& one) noexcept {
 system_limit memlock_limit() noexcept try {
   constexpr std::size_t kibibyte = 1024;
   constexpr int decimal = 10;
-  const auto status = read_text("/proc/self/status");
+  const auto status = read_text("/proc/thread-self/status");
   const auto used = kibibyte * (number_after(status, "VmLck:", decimal) + number_after(status, "VmPin:", decimal));
   rlimit limit{};
   if (may_lock_all(status) || ::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)

@@ -60,7 +60,7 @@ result<void> make(const std::string& path, std::uint64_t max_units) noexcept {
   if (::fchmod(fresh.number(), S_IRUSR | S_IWUSR) != 0) return os::fail_system("cannot make a file in /dev/shm");
   if (auto filled = fill(fresh, max_units); !filled) return filled;
   std::array<char, 64> self{};
-  std::snprintf(self.data(), self.size(), "/proc/self/fd/%d", fresh.number());
+  std::snprintf(self.data(), self.size(), "/proc/thread-self/fd/%d", fresh.number());
   if (::linkat(AT_FDCWD, self.data(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST) return {};
   return os::fail_system("cannot give the account's file its name");
 }
@@ -93,7 +93,7 @@ int open_existing(const std::string& path) noexcept {
 // once more for it.
 result<account*> map_apart(const os::file& locked) noexcept {
   std::array<char, 64> self{};
-  std::snprintf(self.data(), self.size(), "/proc/self/fd/%d", locked.number());
+  std::snprintf(self.data(), self.size(), "/proc/thread-self/fd/%d", locked.number());
   const os::file again(::open(self.data(), O_RDWR | O_CLOEXEC));
   if (!again) return os::fail_system("cannot open the account's file in /proc");
   void* const at = ::mmap(nullptr, sizeof(account), PROT_READ | PROT_WRITE, MAP_SHARED, again.number(), 0);

@@ -81,11 +81,13 @@ backing stronger(backing a, backing b) noexcept { return std::max(a, b); }
 
 // Reads the list before Linux 6.11. Opens it anew, since the read position belongs to the descriptor.
 backing from_the_whole_list(const range& memory, int file) noexcept {
-  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  std::FILE* const maps = std::fopen("/proc/thread-self/maps", "re");
   if (maps == nullptr) return backing::unknown;
   backing found = backing::own;
+  bool empty = true;
   std::array<char, 4608> text{};
   while (std::fgets(text.data(), static_cast<int>(text.size()), maps) != nullptr) {
+    empty = false;
     std::string_view line(text.data());
     if (line.ends_with('\n')) line.remove_suffix(1);
     line_of_maps one;
@@ -94,7 +96,7 @@ backing from_the_whole_list(const range& memory, int file) noexcept {
     if (one.here.end > memory.begin) found = stronger(found, backing_of_one(one.here, one.path, file));
   }
   std::fclose(maps);
-  return found;
+  return empty ? backing::unknown : found;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ bool is_of_loaded_object(const procmap& mapping, std::string_view path) noexcept
   if (::_dl_find_object(reinterpret_cast<void*>(mapping.begin), &found) != 0) return false;
   const char* const name = found.dlfo_link_map->l_name;
   if (name == nullptr) return false;
-  if (*name == '\0') return is_file(mapping, "/proc/self/exe");
+  if (*name == '\0') return is_file(mapping, "/proc/thread-self/exe");
   return path == name || is_file(mapping, name);  // by the path alone where stat(2) has other numbers (overlayfs)
 }
 #else

@@ -15,7 +15,7 @@ namespace pinfold::detail {
 
 namespace {
 
-int open_maps() noexcept { return os::above_standard(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)); }
+int open_maps() noexcept { return os::above_standard(::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC)); }
 
 /// The descriptor that stays open. A program may close it and get its number back for another file: hence the identity,
 /// which only this process's maps have. A mixture of two identities, from two threads' stores, is harmless: any file

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/shm.h>
+#include <thread>
 #include <unistd.h>
 
 namespace pinfold::detail::backing_test {
@@ -85,6 +86,16 @@ TEST(backing, R30_file_named_anon_hugepage_is_shared) {
   const int got = child.finish();
   if (got == 77) GTEST_SKIP() << "no mount namespace to be had";
   EXPECT_EQ(got, 0);
+}
+
+// The descriptor of the maps is that of the thread which opened it first.
+TEST(backing, R30_shared_memory_is_seen_after_the_thread_that_opened_the_maps_has_ended) {
+  testing::child_process child([](testing::line&) {
+    std::thread([] { static_cast<void>(backing_of({page, 2 * page})); }).join();
+    const void* const memory = ::mmap(nullptr, page, usable, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return backing_of(at(memory)) == backing::shared ? 0 : 1;
+  });
+  EXPECT_EQ(child.finish(), 0);
 }
 
 alignas(page) std::array<char, 2 * page> data{1};

@@ -121,7 +121,7 @@ std::vector<code_region> executable_memory_in(std::string_view maps) {
 }
 
 std::optional<std::vector<code_region>> executable_memory() {
-  const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int maps = ::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return std::nullopt;
   const auto text = read_all(maps);
   ::close(maps);

@@ -51,7 +51,7 @@ std::string other_code::look_at_new(const regions& before, regions& now) const {
   if (code_events.rings.load(std::memory_order_acquire) != 0 || has_rings())
     return "the process has an io_uring, which can discard memory";
   auto all = executable_memory();
-  if (!all) return "/proc/self/maps cannot be read";
+  if (!all) return "/proc/thread-self/maps cannot be read";
   const auto known = known_();
   for (auto& one : *all) {
     const bool seen = one.is_of_a_file() && std::find(before.begin(), before.end(), one) != before.end();

@@ -13,7 +13,7 @@ namespace {
 
 // The fallback: a seccomp filter may refuse process_vm_readv.
 bool read_from_file(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
-  const int memory = ::open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  const int memory = ::open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
   if (memory < 0) return false;
   const auto done = ::pread(memory, into, bytes, static_cast<off_t>(at));
   ::close(memory);
@@ -25,7 +25,7 @@ bool read_from_file(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
 bool read_memory(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
   const iovec here{into, bytes};
   const iovec there{reinterpret_cast<void*>(at), bytes};
-  const auto done = ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0);
+  const auto done = ::process_vm_readv(::gettid(), &here, 1, &there, 1, 0);
   return done == static_cast<ssize_t>(bytes) || read_from_file(at, into, bytes);
 }
 

@@ -11,7 +11,7 @@ namespace pinfold::monitors::code_scan {
 
 bool has_rings() noexcept {
   const auto close = [](DIR* open) { ::closedir(open); };
-  const std::unique_ptr<DIR, decltype(close)> descriptors(::opendir("/proc/self/fd"), close);
+  const std::unique_ptr<DIR, decltype(close)> descriptors(::opendir("/proc/thread-self/fd"), close);
   if (descriptors == nullptr) return true;
   const int directory = ::dirfd(descriptors.get());
   // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread reads this stream

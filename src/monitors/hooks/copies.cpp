@@ -47,7 +47,7 @@ std::uintptr_t begin_of_a_libc(std::string_view line) noexcept {
 /// Calls `each` for the lines of /proc/self/maps, without heap memory. Longer lines are cut off.
 template <class F>
 result<void> for_each_mapping(F&& each) noexcept {
-  const int file = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int file = ::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
   if (file < 0) return fail_errno(errc::unsupported, errno, "cannot search for copies of libc without /proc");
   std::array<char, 8192> buffer{};
   std::size_t held = 0;

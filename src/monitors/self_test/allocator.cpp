@@ -46,7 +46,7 @@ class marks {
     return std::any_of(at_.begin(), at_.end(), [](std::byte* one) {
       std::byte now{};
       const iovec here{&now, 1}, there{one, 1};
-      return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) != 1 || now == std::byte{0};
+      return ::process_vm_readv(::gettid(), &here, 1, &there, 1, 0) != 1 || now == std::byte{0};
     });
   }
 

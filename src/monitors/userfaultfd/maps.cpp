@@ -66,7 +66,7 @@ bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept 
 
 }  // namespace
 
-descriptor open_maps() noexcept { return descriptor::of(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)); }
+descriptor open_maps() noexcept { return descriptor::of(::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC)); }
 
 mappings mappings_under(const descriptor& maps, const range& pages) noexcept {
   PINFOLD_ASSERT(pages.begin < pages.end, "there are pages to look for");
@@ -89,7 +89,7 @@ bool is_mapped(const range& pages) noexcept {
 // Watches each mapping first: that changes nothing where this userfaultfd watches already, and fails where another one
 // watches, which until Linux 6.15 `stop_watching` would stop.
 void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept {
-  descriptor pagemap = descriptor::of(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  descriptor pagemap = descriptor::of(::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
   range found;
   for (std::uintptr_t at = 0; ask(maps, at, or_next, found) == 0; at = found.end) {
     if (found.contains(but) || !may_be_watched(pagemap, found.begin)) continue;

@@ -16,7 +16,7 @@ namespace pinfold::verbs {
 namespace {
 
 std::string_view read_status(std::array<char, 8192>& into) noexcept {
-  const int file = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  const int file = ::open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
   const ssize_t bytes = ::read(file, into.data(), into.size());
   ::close(file);
