@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "debugging/table.hpp"
 #include "inspection/text_dump.hpp"
+#include "os/file.hpp"
 #include "os/mutex.hpp"
 #include "os/no_cancellation.hpp"
 #include "os/own_user.hpp"
@@ -46,32 +47,39 @@ constinit std::array<std::atomic<bool>, NSIG> installed{};
 constinit std::atomic<std::uint64_t> dumping_process{0};  // 0: none. A child of fork(2) may find its parent here
 inspection::text_dump dump;                              // of the thread that set `dumping_process`
 
-// Whether it is a file of this user's: others may write to the folder, and make files, pipes and links there.
+// Buffers of the thread that set `dumping_process`; static, because signal stacks are small.
+inspection::text_dump dump;
+constinit text<4096> dump_path;
+constinit text<4300> complaint;
+
+// Returns whether the file is this user's alone: other users may create files, pipes and links in a shared folder.
 bool may_be_written(int descriptor) noexcept {
   struct stat seen{};
   return ::syscall(SYS_fstat, descriptor, &seen) == 0 && S_ISREG(seen.st_mode) && seen.st_nlink == 1 &&
          os::is_own_file(descriptor, seen);
 }
 
-// Names the file that is not written, before the dump on standard error.
-int standard_error_instead_of(const text<4096>& path, const char* why) noexcept {
-  text<4300> line;
-  line << "pinfold: " << path.view() << ": cannot write the file: " << why << '\n';
-  ::syscall(SYS_write, STDERR_FILENO, line.view().data(), line.view().size());
+// Reports that the file cannot be written. Returns the descriptor for the dump, standard error.
+int standard_error_instead_of_file(const char* why) noexcept {
+  complaint.clear();
+  complaint << "pinfold: " << dump_path.view() << ": cannot write the file: " << why << '\n';
+  const auto line = complaint.view();
+  os::to_the_program([&] { return ::syscall(SYS_write, STDERR_FILENO, line.data(), line.size()); });
   return STDERR_FILENO;
 }
 
 // Does not wait for the reader of a pipe.
 int open_file(const destination* in, int process) noexcept {
   if (in == nullptr || in->directory.view().empty()) return STDERR_FILENO;
-  text<4096> path;
-  path << in->directory.view() << "/pinfold." << process << ".dump";
+  dump_path.clear();
+  dump_path << in->directory.view() << "/pinfold." << process << ".dump";
   constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
-  const auto file = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path.terminated(), flags, 0600));
-  if (file < 0) return standard_error_instead_of(path, ::strerrordesc_np(errno));
+  const int file =
+      os::above_standard(static_cast<int>(::syscall(SYS_openat, AT_FDCWD, dump_path.terminated(), flags, 0600)));
+  if (file < 0) return standard_error_instead_of_file(::strerrordesc_np(errno));
   if (may_be_written(file)) return file;
   ::syscall(SYS_close, file);
-  return standard_error_instead_of(path, "it exists, and is not a file of this user's alone");
+  return standard_error_instead_of_file("it exists, and is not a file of this user's alone");
 }
 
 void dump_now(int signal) noexcept {

@@ -3,12 +3,16 @@
 #include "debugging/table.hpp"
 #include "os/mutex.hpp"
 #include "support/fixtures/local_fixture.hpp"
+#include "support/host/privileges.hpp"
 #include "support/host/process_limits.hpp"
+#include "support/host/sanitized.hpp"
 #include "support/processes/in_child.hpp"
+#include "support/processes/pid_namespace.hpp"
 
 #include <pinfold/dump_on_signal.hpp>
 #include <pinfold/pinfold.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -19,9 +23,12 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace pinfold::testing::dump_on_signal_test {
 namespace {
@@ -86,6 +93,59 @@ TEST_F(signal_dump, limit_on_the_size_of_files_cuts_the_dump_off) {
     const lowered_limit low(RLIMIT_FSIZE, 100);
     ::raise(SIGUSR2);
     EXPECT_EQ(dumped().size(), 100U);
+  });
+}
+
+TEST_F(signal_dump, on_standard_error_that_nobody_reads_ends_no_process) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2));
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    const int before = ::dup(STDERR_FILENO);
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[0]);
+    ::raise(SIGUSR2);
+    ::dup2(before, STDERR_FILENO);
+  });
+}
+
+TEST_F(signal_dump, file_does_not_become_the_programs_standard_error) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    const int before = ::dup(STDERR_FILENO);
+    ::close(STDERR_FILENO);
+    ::raise(SIGUSR2);
+    const bool taken = ::fcntl(STDERR_FILENO, F_GETFD) >= 0;
+    ::dup2(before, STDERR_FILENO);
+    EXPECT_FALSE(taken);
+    EXPECT_EQ(count_of("dump_end outcome=done", dumped()), 1U);
+  });
+}
+
+TEST_F(signal_dump, works_where_proc_is_of_another_pid_namespace) {
+  auto child = in_pid_namespace(proc_of::parent, [&](line& talk) {
+    talk.send(true);
+    if (!dump_on_signal(SIGUSR2, folder_)) return 1;
+    local_fixture f;
+    f.touch(0x10000, 0x11000);
+    ::raise(SIGUSR2);
+    return count_of("\nentry 0x10000-0x11000 ", dumped()) == 1 ? 0 : 2;
+  });
+  if (!child.talk().receive<bool>()) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_EQ(child.reap(), 0);
+}
+
+// Its /proc/PID/mem belongs to root. Programs with capabilities, for example to lock memory, are such processes.
+TEST_F(signal_dump, works_in_a_process_that_may_not_be_dumped) {
+  run_in_child([&] {
+    std::filesystem::permissions(folder_, std::filesystem::perms::all);
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    local_fixture f;
+    f.touch(0x10000, 0x11000);
+    if (::geteuid() == 0 && !become_nobody()) return;  // root may read it
+    ASSERT_EQ(::prctl(PR_SET_DUMPABLE, 0), 0);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(count_of("\nentry 0x10000-0x11000 ", dumped()), 1U) << dumped();
   });
 }
 
@@ -228,17 +288,27 @@ TEST_F(signal_dump, waits_for_no_pipe_and_writes_to_no_file_of_others) {
 }
 
 TEST_F(signal_dump, runs_on_a_small_alternate_stack) {
-  run_in_child([&] {
-    alignas(16) static std::array<char, 16384> small{};
-    const stack_t other{small.data(), 0, small.size()};
-    ASSERT_EQ(::sigaltstack(&other, nullptr), 0);
-    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
-    local_fixture f({.name = "alternate"});
-    f.touch(0x10000, 0x11000);
-    ::raise(SIGUSR2);
-    EXPECT_EQ(count_of("\nentry 0x10000", dumped()), 1U);
-    EXPECT_NE(std::ranges::count_if(small, [](char one) { return one != 0; }), 0) << "the stack was used";
-  });
+  if (sanitized) GTEST_SKIP() << "its code needs more of the stack";
+  for (const bool writable : {true, false}) {
+    run_in_child([&] {
+      constexpr char untouched = 0x5a;
+      const auto size = static_cast<std::size_t>(::sysconf(_SC_MINSIGSTKSZ)) + 5120;
+      std::vector<char> below_and_stack(65536 + size, untouched);
+      char* const stack = below_and_stack.data() + 65536;
+      const stack_t other{stack, 0, size};
+      ASSERT_EQ(::sigaltstack(&other, nullptr), 0);
+      ASSERT_TRUE(dump_on_signal(SIGUSR2, writable ? folder_ : folder_ + "/none"));
+      local_fixture f({.name = "alternate"});
+      f.touch(0x10000, 0x11000);
+      ::raise(SIGUSR2);
+      const auto is_untouched = [](char one) { return one == untouched; };
+      EXPECT_TRUE(std::all_of(below_and_stack.data(), stack, is_untouched)) << "more than the stack was used";
+      EXPECT_FALSE(std::all_of(stack, stack + size, is_untouched)) << "the stack was used";
+      if (writable) {
+        EXPECT_EQ(count_of("\nentry 0x10000", dumped()), 1U);
+      }
+    });
+  }
 }
 
 TEST_F(signal_dump, a_forked_child_dumps_into_its_own_file) {
