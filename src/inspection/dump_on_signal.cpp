@@ -44,8 +44,8 @@ constinit std::atomic<destination*> where{nullptr};
 constinit os::mutex installing;
 struct sigaction earlier_actions[NSIG];  // of signals with `installed`
 constinit std::array<std::atomic<bool>, NSIG> installed{};
-constinit std::atomic<std::uint64_t> dumping_process{0};  // 0: none. A child of fork(2) may find its parent here
-inspection::text_dump dump;                              // of the thread that set `dumping_process`
+constinit std::array<std::atomic<bool>, NSIG> called_once{};  // the earlier handler, if it is for one signal
+constinit std::atomic<std::uint64_t> dumping_process{0};      // 0: none. A child of fork(2) may find its parent here
 
 // Buffers of the thread that set `dumping_process`; static, because signal stacks are small.
 inspection::text_dump dump;
@@ -106,12 +106,29 @@ bool ends_process(int signal) noexcept {
   }
 }
 
+bool is_handler(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+// Returns whether the kernel raised the signal for an instruction, which fails again when the handler returns.
+bool is_fault(int signal, const siginfo_t& about) noexcept {
+  const bool of_a_page_not_used = signal == SIGBUS && about.si_code == BUS_MCEERR_AO;
+  return signal != SIGABRT && ends_process(signal) && about.si_code > 0 && !of_a_page_not_used;
+}
+
+// As the kernel would: a handler for one signal is called once (sigaction(2), SA_RESETHAND), and a fault that is
+// ignored ends the process.
 void do_what_was_done_earlier(int signal, siginfo_t* about, void* context) noexcept {
-  const auto& action = earlier_actions[signal];
+  auto action = earlier_actions[signal];
+  if (is_handler(action) && (action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 &&
+      called_once[static_cast<std::size_t>(signal)].exchange(true, std::memory_order_relaxed)) {
+    action.sa_handler = SIG_DFL;
+    action.sa_flags = 0;
+  }
   if ((action.sa_flags & SA_SIGINFO) != 0) return action.sa_sigaction(signal, about, context);
-  if (action.sa_handler == SIG_IGN) return;
-  if (action.sa_handler != SIG_DFL) return action.sa_handler(signal);
-  if (!ends_process(signal)) return;
+  if (is_handler(action)) return action.sa_handler(signal);
+  if (action.sa_handler == SIG_IGN ? !is_fault(signal, *about) : !ends_process(signal)) return;
+  action.sa_handler = SIG_DFL;
   ::sigaction(signal, &action, nullptr);
   ::raise(signal);  // delivered when this handler returns
 }
@@ -127,10 +144,6 @@ void handle(int signal, siginfo_t* about, void* context) {
 bool is_own(const struct sigaction& action) noexcept {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handle;
 }
-bool is_handler(const struct sigaction& action) noexcept {
-  return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
-}
-
 tl::unexpected<error> refused(int code) noexcept {
   return tl::unexpected<error>({code == EINVAL ? errc::invalid_argument : errc::driver_error, native_kind::posix, code,
                                 "the system refuses a handler for this signal"});

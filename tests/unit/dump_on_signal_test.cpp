@@ -341,6 +341,25 @@ TEST_F(signal_dump, signals_that_end_the_process_still_do) {
   }
 }
 
+TEST_F(signal_dump, a_fault_ends_the_process_though_it_is_ignored_or_has_a_handler_for_one) {
+  for (const bool ignored : {true, false}) {
+    child_process child([&](line&) {
+      ::alarm(100);
+      struct sigaction earlier{};
+      earlier.sa_handler = ignored ? SIG_IGN : count_call;
+      earlier.sa_flags = ignored ? 0 : static_cast<int>(SA_RESETHAND);
+      ::sigaction(SIGSEGV, &earlier, nullptr);
+      if (!dump_on_signal(SIGSEGV, folder_, earlier_handler::chain)) return 1;
+      auto* const none = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      *static_cast<volatile char*>(none) = 1;
+      return 0;
+    });
+    const auto path = file(child.pid());
+    EXPECT_EQ(child.reap(), -SIGSEGV);
+    EXPECT_EQ(count_of("dump_end outcome=done", contents(path)), ignored ? 1U : 2U);
+  }
+}
+
 TEST_F(signal_dump, refuses_what_makes_no_sense) {
   for (const int wrong : {0, -1, 65, 1000, SIGKILL, SIGSTOP}) {
     const auto refused = dump_on_signal(wrong);
