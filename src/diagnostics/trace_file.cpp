@@ -24,9 +24,9 @@ result<void> begin_trace(const os::file& opened) noexcept {
   if (!S_ISREG(facts.st_mode)) return fail(errc::invalid_argument, "not a regular file");
   const auto heading = std::string(detail::trace_heading) + "\n";
   if (facts.st_size == 0) {
-    const auto done = os::within_size_limit([&] { return ::write(opened.number(), heading.data(), heading.size()); });
-    if (done == static_cast<ssize_t>(heading.size())) return {};
-    return fail_errno(errc::driver_error, done < 0 ? errno : EFBIG, "cannot write the trace file");
+    const int native = detail::append_lines(opened, heading);
+    if (native == 0) return {};
+    return fail_errno(errc::driver_error, native, "cannot write the trace file");
   }
   std::string start(heading.size(), '\0');
   const auto got = ::pread(opened.number(), start.data(), start.size(), 0);

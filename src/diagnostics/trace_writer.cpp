@@ -99,12 +99,35 @@ std::string namespace_text() {
 
 std::atomic<unsigned> caches_so_far{0};
 
+// Takes back the end of what this process wrote last, unless another process has appended to it.
+void take_back(const os::file& from, std::size_t bytes) noexcept {
+  struct stat seen{};
+  const auto end = ::lseek(from.number(), 0, SEEK_CUR);
+  if (bytes == 0 || end < static_cast<off_t>(bytes) || ::fstat(from.number(), &seen) != 0 || seen.st_size != end)
+    return;
+  static_cast<void>(!::ftruncate(from.number(), end - static_cast<off_t>(bytes)));
+}
+
 }  // namespace
+
+int append_lines(const os::file& to, std::string_view lines) noexcept {
+  std::size_t written = 0;
+  while (written < lines.size()) {
+    const auto rest = lines.substr(written);
+    const auto done = os::within_size_limit([&] { return ::write(to.number(), rest.data(), rest.size()); });
+    if (done > 0) written += static_cast<std::size_t>(done);
+    if (done > 0 || (done < 0 && errno == EINTR)) continue;
+    const int native = done < 0 ? errno : EIO;
+    take_back(to, written - (lines.substr(0, written).rfind('\n') + 1));  // npos + 1 is 0
+    return native;
+  }
+  return 0;
+}
 
 trace_writer::trace_writer(os::file file, std::string name)
     : file_(std::move(file)),
       name_(std::move(name)),
-      process_(::getpid()),
+      pid_(::getpid()),
       namespace_(namespace_text()),
       written_(clock::now()) {
   buffer_.reserve(most_buffered);
@@ -123,10 +146,11 @@ void trace_writer::flush_at_exit(const std::shared_ptr<trace_writer>& one) {
 
 unsigned trace_writer::add_cache(std::string_view name, const cache_options* options) {
   const auto number = caches_so_far.fetch_add(1, std::memory_order_relaxed) + 1;
-  const auto called = std::to_string(::getpid()) + "." + std::to_string(number) + namespace_ + " ";
+  const auto called = std::to_string(pid_) + "." + std::to_string(number) + namespace_ + " ";
   auto line = "cache " + called + one_line(name) + "\n";
   if (options != nullptr)
     line += "# budget " + called + limit_text(options->max_bytes) + " " + limit_text(options->max_count) + "\n";
+  if (inherited()) return number;
   std::lock_guard guard(mutex_);
   append(line);
   write_out();
@@ -134,9 +158,10 @@ unsigned trace_writer::add_cache(std::string_view name, const cache_options* opt
 }
 
 void trace_writer::add(unsigned cache, const event& what) noexcept {
+  if (inherited()) return;
   request_line line;
   if (what.cause != nullptr) line.text("# failed ");
-  line.number(static_cast<std::uint64_t>(process_));
+  line.number(static_cast<std::uint64_t>(pid_));
   line.text(".");
   line.number(cache);
   line.text(namespace_);
@@ -158,6 +183,7 @@ void trace_writer::add(unsigned cache, const event& what) noexcept {
 }
 
 result<void> trace_writer::flush() noexcept {
+  if (inherited()) return {};
   std::lock_guard guard(mutex_);
   write_out();
   if (failure_) return tl::unexpected(*failure_);
@@ -175,20 +201,12 @@ void trace_writer::write_out() noexcept {
   const no_cancellation whole;
   written_ = clock::now();
   std::string_view rest = buffer_;
-  if (process_ != ::getpid() || failure_) rest = {};
+  if (failure_) rest = {};
   if (!rest.empty() && !file_.still_there()) {
     give_up(EBADF);
     rest = {};
   }
-  while (!rest.empty()) {
-    const auto done = os::within_size_limit([&] { return ::write(file_.number(), rest.data(), rest.size()); });
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) {
-      give_up(done < 0 ? errno : EIO);
-      break;
-    }
-    rest.remove_prefix(static_cast<std::size_t>(done));
-  }
+  if (const int native = append_lines(file_, rest); native != 0) give_up(native);
   buffer_.clear();
 }
 

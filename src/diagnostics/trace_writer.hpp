@@ -4,6 +4,7 @@
 #pragma once
 
 #include "os/file.hpp"
+#include "os/this_process.hpp"
 
 #include <pinfold/error.hpp>
 #include <pinfold/events.hpp>
@@ -11,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,7 +24,12 @@ namespace pinfold::detail {
 
 inline constexpr std::string_view trace_heading = "# pinfold trace 1";
 
-/// A buffered writer of a trace file. Thread-safe. In a child of fork it drops everything.
+/// Appends lines to a trace. Where a full disk or a limit cuts them off, the trace still ends with a whole line.
+/// Returns 0 or an `errno` value.
+[[nodiscard]] int append_lines(const os::file& to, std::string_view lines) noexcept;
+
+/// A buffered writer of a trace file. Thread-safe. In a child of fork it drops everything, and takes no lock: a thread
+/// of the parent may have had it.
 class trace_writer {
  public:
   /// Takes over the file, which must be open for appending. If the file cannot be written any more, because the program
@@ -44,14 +51,16 @@ class trace_writer {
  private:
   using clock = std::chrono::steady_clock;
 
+  [[nodiscard]] bool inherited() const noexcept { return process_ != os::this_process(); }
   void append(std::string_view line);
   void write_out() noexcept;
   void give_up(int why) noexcept;
 
   const os::file file_;
   const std::string name_;
-  const pid_t process_;
-  const std::string namespace_;  // behind the number of a cache: empty, or a dot and the PID namespace
+  const std::uint64_t process_ = os::this_process();
+  const pid_t pid_;
+  const std::string namespace_;  // after the number of a cache: empty, or a dot and the PID namespace
   std::mutex mutex_;
   std::string buffer_;
   clock::time_point written_;

@@ -8,6 +8,7 @@
 #include <pinfold/trace_file.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -266,6 +267,54 @@ TEST_F(trace_files, files_that_are_no_trace_are_not_appended_to) {
   EXPECT_EQ(text(), "a letter\n");
   EXPECT_FALSE(trace_file::open("/dev/null"));
   EXPECT_FALSE(trace_file::open(::testing::TempDir()));
+}
+
+TEST_F(trace_files, that_a_limit_cuts_off_end_with_a_whole_line) {
+  const auto record = [this](rlim_t most) {
+    return in_child([&] {
+      auto file = trace_file::open(path_);
+      if (!file) ::_exit(0);
+      const lowered_limit low(RLIMIT_FSIZE, most);
+      local_fixture f(recording(*file, "c"));
+      for (std::uintptr_t i = 0; i < 200; ++i) f.touch(i * 0x1000, i * 0x1000 + 1);
+      ::_exit(file->flush() ? 1 : 0);
+    });
+  };
+  ASSERT_EQ(record(4096), 0);
+  const auto first = recorded().requests.size();
+  EXPECT_GT(first, 10U);
+  ASSERT_EQ(record(8192), 0) << "another process with room appends";
+  EXPECT_GT(recorded().requests.size(), first);
+}
+
+TEST_F(trace_files, that_could_not_begin_can_be_written_later) {
+  EXPECT_EQ(in_child([this] {
+              const lowered_limit low(RLIMIT_FSIZE, 5);
+              if (trace_file::open(path_)) ::_exit(1);
+            }),
+            0);
+  EXPECT_EQ(text(), "");
+  EXPECT_TRUE(trace_file::open(path_));
+}
+
+TEST_F(trace_files, child_of_fork_waits_for_no_thread_of_its_parent) {
+  auto file = *trace_file::open(path_);
+  const lowered_limit low(RLIMIT_FSIZE, 1 << 20);
+  local_fixture f(recording(file, "c"));
+  std::atomic<bool> stops{false};
+  std::thread writes([&] {
+    while (!stops.load()) static_cast<void>(file.flush()), f.touch(0x1000, 0x2000);
+  });
+  int failed = 0;
+  for (int i = 0; i < 200 && failed == 0; ++i)
+    failed = in_child([&] {
+      ::alarm(60);
+      static_cast<void>(file.flush());
+      static_cast<void>(file.sink("own"));
+    });
+  stops = true;
+  writes.join();
+  EXPECT_EQ(failed, 0);
 }
 
 TEST_F(trace_files, a_limit_on_files_ends_the_recording_with_an_error_and_not_the_process) {
