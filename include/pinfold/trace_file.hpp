@@ -3,8 +3,9 @@
 /// Records the requests of caches in a file, for `pinfold replay`, or to see what a program requests.
 ///
 /// A trace is text. Its first line is `# pinfold trace 1`; a reader ignores other lines that begin with `#`, and blank
-/// lines. A line has at most 65536 characters. One blank separates two fields; addresses are hexadecimal with 0x, all
-/// other numbers decimal:
+/// lines. A line has at most 65536 characters. A process that is killed while it writes may leave half a line. Two line
+/// ends begin what a process appends, so such a line ends the file, or a blank line follows. One blank separates two
+/// fields; addresses are hexadecimal with 0x, all other numbers decimal:
 ///
 ///     cache 4711.1 pinfold                                          a cache, before its requests, and its name
 ///     4711.1 7 0x7f0000001000 64 0x7f0000000000 65536 13400         a request whose open took 13400 ns
@@ -97,19 +98,20 @@ struct trace_error {
   std::string where;  ///< the file, and the line if one is wrong
 };
 
-/// Reads a trace file. A line of any other form than above is an error.
+/// Reads a trace file. A line of any other form than above is an error; if it ends the file without a line end, or a
+/// blank line follows, it is skipped.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<recorded_trace, trace_error> read_trace(const std::string& path);
 
 /// Called for each request of a trace, in the order of the file, with the names of the caches so far.
 using request_visitor = std::function<void(const traced_request& request, const std::vector<std::string>& caches)>;
 
-/// Reads a trace file without holding its requests in memory: calls `take` for each, on this thread. At a line of any
-/// other form than above it stops with an error, after the calls for the lines before. Passes exceptions of `take` on.
+/// Reads a trace file without holding its requests in memory: calls `take` for each, on this thread. At a line that
+/// `read_trace` refuses it stops with an error, after the calls for the lines before. Passes exceptions of `take` on.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<void, trace_error> visit_trace(const std::string& path,
                                                                          const request_visitor& take);
 
 /// Called for each line that begins with `# `, in the order of the file, with what follows, and with the names of the
-/// caches so far.
+/// caches so far. Also called with `cut` for each malformed line that is skipped.
 using comment_visitor = std::function<void(std::string_view comment, const std::vector<std::string>& caches)>;
 
 /// Does so too, and calls `see` for the lines that a reader may ignore. Reads the file once: it may be a pipe.

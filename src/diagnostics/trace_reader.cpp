@@ -20,6 +20,7 @@ using outcome = tl::expected<recorded_trace, trace_error>;
 
 constexpr std::string_view cache_word = "cache ";
 constexpr std::string_view comment_mark = "# ";
+constexpr std::string_view cut_word = "cut";
 constexpr std::size_t most_fields = 7;
 constexpr std::size_t longest_line = 65536;  // a file may be endless, and have no line
 
@@ -46,15 +47,22 @@ class trace_parser {
  public:
   trace_parser(const request_visitor& take, const comment_visitor& see) : take_(take), see_(see) {}
 
-  result<void> add(std::string_view line) {
+  // Returns an error for a line with which reading ends in any case.
+  result<void> check(std::string_view line) {
     if (!std::exchange(begun_, true) && line != detail::trace_heading)
       return wrong("not a trace of pinfold: the first line must be '# pinfold trace 1'");
     if (line.starts_with("# pinfold trace ") && line != detail::trace_heading)
       return wrong("this version of the trace format is not supported");
     if (line.size() > longest_line) return wrong("the line is longer than 65536 characters");
+    return {};
+  }
+  result<void> add(std::string_view line) {
     if (see_ && line.starts_with(comment_mark)) see_(line.substr(comment_mark.size()), names_);
     if (line.empty() || line.front() == '#') return {};
     return line.starts_with(cache_word) ? add_cache(line.substr(cache_word.size())) : add_request(line);
+  }
+  void skip_cut_line() const {
+    if (see_) see_(cut_word, names_);
   }
   [[nodiscard]] bool begun() const noexcept { return begun_; }
   [[nodiscard]] std::vector<std::string> take_names() noexcept { return std::move(names_); }
@@ -113,17 +121,29 @@ tl::unexpected<trace_error> refused(error cause, std::string where) {
   return tl::unexpected<trace_error>(trace_error{cause, std::move(where)});
 }
 
-// `next` reads a line without its end, or the beginning of one that is too long, and returns false after the last.
-// Returns the names of the caches.
+/// A line without its end, or the beginning of one that is too long.
+struct trace_line {
+  std::string_view text;
+  bool ended = true;
+};
+
+// `next` reads a line, and returns false after the last. Returns the names of the caches. Skips a malformed line that a
+// killed process may have left: it ends the file without an end of its own, or an empty line follows.
 template <class Next>
 tl::expected<std::vector<std::string>, trace_error> parse(Next&& next, std::string_view origin,
                                                           const request_visitor& take, const comment_visitor& see) {
   trace_parser parser(take, see);
-  std::string_view line;
+  trace_line line;
+  std::optional<trace_error> malformed;  // the line before
   for (std::size_t number = 1; next(line); ++number) {
-    if (const auto done = parser.add(line); !done)
-      return refused(done.error(), std::string(origin) + ":" + std::to_string(number));
+    if (malformed && !line.text.empty()) return tl::unexpected(*std::move(malformed));
+    if (std::exchange(malformed, std::nullopt)) parser.skip_cut_line();
+    const auto where = [&] { return std::string(origin) + ":" + std::to_string(number); };
+    if (const auto done = parser.check(line.text); !done) return refused(done.error(), where());
+    if (const auto done = parser.add(line.text); !done) malformed = trace_error{done.error(), where()};
   }
+  if (malformed && line.ended) return tl::unexpected(*std::move(malformed));
+  if (malformed) parser.skip_cut_line();
   if (!parser.begun()) return refused({errc::invalid_argument, {}, 0, "the trace is empty"}, std::string(origin));
   return parser.take_names();
 }
@@ -135,12 +155,13 @@ class line_reader {
 
   [[nodiscard]] bool is_open() const { return file_.is_open(); }
   [[nodiscard]] bool failed() const { return file_.bad(); }
-  bool operator()(std::string_view& line) {
+  bool operator()(trace_line& line) {
     file_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
     const auto got = static_cast<std::size_t>(file_.gcount());
-    line = {buffer_.data(), got};
-    if (file_.good()) line.remove_suffix(1);  // the end of the line, which is counted
-    return got != 0;
+    if (got == 0) return false;
+    line = {{buffer_.data(), got}, file_.good()};
+    if (line.ended) line.text.remove_suffix(1);  // the end of the line, which is counted
+    return true;
   }
 
  private:
@@ -171,10 +192,11 @@ outcome with_names(recorded_trace trace, tl::expected<std::vector<std::string>, 
 }  // namespace
 
 outcome parse_trace(std::string_view text, std::string_view origin) {
-  const auto next = [&text](std::string_view& line) {
+  const auto next = [&text](trace_line& line) {
     if (text.empty()) return false;
-    line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const auto end = text.find('\n');
+    line = {text.substr(0, end), end != std::string_view::npos};
+    text.remove_prefix(std::min(line.text.size() + 1, text.size()));
     return true;
   };
   recorded_trace trace;

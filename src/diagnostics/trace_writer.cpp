@@ -24,6 +24,10 @@ constexpr std::size_t longest_line = 200;   // of a request: nine numbers
 constexpr std::size_t longest_name = 4096;  // readers accept lines of 65536 characters
 constexpr std::chrono::milliseconds oldest{100};
 
+// A process that is killed within a write may leave half a line at the end of the file. The first character ends that
+// line, and the second tells readers that it may be such a one.
+constexpr std::string_view block_begin = "\n\n";
+
 // The writers to flush at exit. One object for each process, so that a child of fork finds neither its parent's buffers
 // nor a mutex that no thread unlocks.
 struct writers_at_exit {
@@ -85,6 +89,12 @@ std::string one_line(std::string_view name) {
   for (char& letter : shown)
     if (static_cast<unsigned char>(letter) < ' ') letter = '?';
   return shown;
+}
+
+// Adds a line to a buffer that has room.
+void add_to(std::string& buffer, std::string_view line) {
+  if (buffer.empty()) buffer = block_begin;
+  buffer += line;
 }
 
 std::string limit_text(std::size_t limit) { return limit == unlimited ? "unlimited" : std::to_string(limit); }
@@ -178,7 +188,7 @@ void trace_writer::add(unsigned cache, const event& what) noexcept {
   line.text("\n");
   std::lock_guard guard(mutex_);
   if (buffer_.size() + line.whole().size() > most_buffered) write_out();
-  buffer_ += line.whole();  // there is room for it
+  add_to(buffer_, line.whole());
   if (clock::now() - written_ > oldest) write_out();
 }
 
@@ -192,7 +202,7 @@ result<void> trace_writer::flush() noexcept {
 
 void trace_writer::append(std::string_view line) {
   if (buffer_.size() + line.size() > most_buffered) write_out();
-  buffer_ += line;
+  add_to(buffer_, line);
 }
 
 // Writes whole lines in one call, so that they do not mix with those of other processes. A program that closed the

@@ -128,6 +128,17 @@ TEST_F(cli_report, acquires_that_failed_are_counted) {
                  "no requests but failed ones: 1 ?[2Jred");
 }
 
+TEST_F(cli_report, half_lines_of_killed_processes_are_counted) {
+  const auto cut = "1.1 0 0x1000 4096 0x10\n\n";
+  const auto trace = write_trace("cache 1.1 mine\n" + request_line(1, 1, "5") + cut + request_line(1, 1, "hit") + cut);
+  const auto seen = run("report -o - " + trace);
+  EXPECT_EQ(seen.status, 0);
+  EXPECT_NE(seen.complaints.find("incomplete, and that are skipped: 2\n"), std::string::npos) << seen.complaints;
+  EXPECT_NE(seen.out.find("incomplete, and that are skipped: 2<"), std::string::npos);
+  EXPECT_NE(text_of(seen.out).find("1.1 mine | 2 | "), std::string::npos) << text_of(seen.out);
+  EXPECT_EQ(page_of("cache 1.1 mine\n" + request_line(1, 1, "5")).find("skipped"), std::string::npos);
+}
+
 TEST_F(cli_report, pipe_is_read_once) {
   const auto whole = page_of(
       "cache 1.1 mine\n# budget 1.1 8192 unlimited\n# failed 1.1 0 0x0 5 over_budget\n"

@@ -203,6 +203,19 @@ TEST_F(trace_files, a_killed_process_leaves_whole_lines) {
   EXPECT_LE(trace.requests.size(), 5000U);
 }
 
+// As after SIGKILL within a write: the kernel ends it between two pages.
+TEST_F(trace_files, half_a_line_of_a_killed_process_ends_where_another_process_appends) {
+  for (const char* half : {"1.1 0 0x10", "1.1 0 0x1000 64 0x1000 4096 h", "cache", "# failed 1.1 0 0x", "1", ""}) {
+    std::ofstream(path_) << "# pinfold trace 1\ncache 1.1 killed\n1.1 0 0x1000 64 0x1000 4096 hit\n" << half;
+    expect_recorded(1, 1);
+    for (int run = 0; run < 2; ++run) {
+      local_fixture f(recording(*trace_file::open(path_), "c"));
+      f.touch(0x1000, 0x2000);
+    }
+    expect_recorded(3, 3);
+  }
+}
+
 TEST_F(trace_files, tracing_by_environment_keeps_the_applications_sink) {
   use_environment();
   std::vector<event_kind> told;
@@ -422,10 +435,29 @@ TEST(trace_reader, error_names_the_malformed_line) {
         "1.1 7 0xffffffffffffffff 64 0xffffffffffffffff 64 hit", "1.1 7 0x1000 64 0x2000 4096 hit",
         "1.1 7 0x1000 64 0x1000 4096 miss", "1.1 7 0x1000 64 0x1000 4096 99999999999999999999",
         "1.1 7 0x1000 64 0x1000 4096 -5", "cache ", "nonsense", "# pinfold trace 2", "1.1 7 0x1000 64 0x10"}) {
-    const auto trace = parse_trace(std::string(good) + bad, "some.trace");
-    ASSERT_FALSE(trace) << bad;
-    EXPECT_EQ(trace.error().where, "some.trace:7") << bad;
-    EXPECT_EQ(trace.error().cause, errc::invalid_argument) << bad;
+    for (const char* rest : {"\n", "\n1.1 7 0x1000 64 0x1000 4096 hit\n", "\n# a comment\n\n"}) {
+      const auto trace = parse_trace(std::string(good) + bad + rest, "some.trace");
+      ASSERT_FALSE(trace) << bad << rest;
+      EXPECT_EQ(trace.error().where, "some.trace:7") << bad << rest;
+      EXPECT_EQ(trace.error().cause, errc::invalid_argument) << bad << rest;
+    }
+  }
+}
+
+TEST_F(trace_files, lines_that_may_be_cut_off_are_skipped_and_counted) {
+  std::ofstream(path_) << good << "1.1 7 0x10\n\n1.1 7 0x1000 64 0x1000 4096 hit\nnonsense\n\n\n1.1 7 0x1000 64";
+  std::size_t cut = 0;
+  std::size_t requests = 0;
+  const auto visited = visit_trace(
+      path_, [&](const auto& /*request*/, const auto& /*caches*/) { ++requests; },
+      [&](std::string_view comment, const auto& /*caches*/) { cut += comment == "cut" ? 1 : 0; });
+  ASSERT_TRUE(visited) << visited.error().where;
+  EXPECT_EQ(cut, 3U);
+  EXPECT_EQ(requests, 3U);
+  expect_recorded(1, 3);
+  for (const char* other : {"\n# pinfold trace 2\n\n", "\n# pinfold trace 2"}) {
+    EXPECT_FALSE(parse_trace(std::string(good) + other, "t")) << other;
+    EXPECT_FALSE(parse_trace(other, "t")) << other;
   }
 }
 

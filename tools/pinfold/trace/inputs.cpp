@@ -12,6 +12,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <fmt/format.h>
 #include <map>
 #include <sstream>
@@ -63,13 +64,16 @@ class note_gatherer {
     std::string kind;
     std::string called;
     words >> kind >> called;
+    if (kind == "cut") ++cut_lines_;
     if (const auto found = numbers_.find(called); found != numbers_.end()) add_note(kind, words, all_[found->second]);
   }
+  [[nodiscard]] std::uint64_t cut_lines() const noexcept { return cut_lines_; }
   [[nodiscard]] std::vector<recorded_notes> finish() { return std::move(all_); }
 
  private:
   std::vector<recorded_notes> all_;
   std::unordered_map<std::string, std::size_t> numbers_;
+  std::uint64_t cut_lines_ = 0;
 };
 
 }  // namespace
@@ -91,7 +95,10 @@ recorded_file read_recorded(const std::string& path, const cost_model* costs) {
       },
       [&](std::string_view comment, const auto& caches) { notes.add(comment, caches); });
   if (!read) throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
-  recorded_file all{gatherer.finish(costs), notes.finish()};
+  recorded_file all{gatherer.finish(costs), notes.finish(), notes.cut_lines()};
+  if (all.cut_lines > 0)
+    fmt::print(stderr, "pinfold: {}: lines that killed processes left incomplete, and that are skipped: {}\n", path,
+               all.cut_lines);
   if (all.caches.empty()) {
     const auto failed = failures_text(all.notes);
     throw usage_failure(

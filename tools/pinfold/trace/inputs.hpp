@@ -8,6 +8,7 @@
 #include "trace/replay/workload.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ namespace tool {
 struct recorded_file {
   std::vector<recorded_cache> caches;  ///< those with requests
   std::vector<recorded_notes> notes;   ///< by `recorded_cache::number`, up to the last cache with a request or a note
+  std::uint64_t cut_lines = 0;         ///< of killed processes; skipped
 };
 
 /// Reads a trace that has at least one request, once: it may be a pipe. Throws `usage_failure` with the place of an

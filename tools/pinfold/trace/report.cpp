@@ -75,10 +75,10 @@ page_cache examine(recorded_cache& of, const std::string& given) {
 }
 
 page_content content_of(const report_command& command) {
-  auto [recorded, notes] = read_recorded(command.trace, nullptr);
+  auto [recorded, notes, cut_lines] = read_recorded(command.trace, nullptr);
   for (auto& one : recorded) one.budget = notes.at(one.number).budget;
   sort_by_driver_time(recorded);
-  page_content made{.source = command.trace, .all = {}, .rest = {}};
+  page_content made{.source = command.trace, .cut_lines = cut_lines, .all = {}, .rest = {}};
   for (auto& one : recorded) {
     auto& list = made.all.size() < most_sections ? made.all : made.rest;
     list.push_back(&list == &made.all ? examine(one, command.budget) : page_cache{summarise(one), {}, false, {}});

@@ -54,6 +54,12 @@ std::string tiles_for(const page_content& content) {
          tile("registrations", count_text(all.registrations)) + tile("their bytes", size_text(all.bytes)) + "</dl>\n";
 }
 
+std::string note_of_cut_lines(std::uint64_t number) {
+  if (number == 0) return {};
+  return fmt::format("<p>Lines that killed processes left incomplete, and that are skipped: {}</p>\n",
+                     count_text(number));
+}
+
 std::string heading_of(const page_cache& cache, std::size_t number, bool linked) {
   const auto name = escaped(cache.figures.name);
   return linked ? fmt::format("<a href=\"#c{}\">{}</a>", number, name) : name;
@@ -97,8 +103,8 @@ std::string to_page(const page_content& content) {
       "<meta name=\"generator\" content=\"pinfold {1}\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
       "<style>\n{2}</style>\n</head>\n<body>\n{3}<main>\n<header>\n<h1>{0}</h1>\n"
-      "<p class=\"quiet\">The requests of a recorded trace, by <code>pinfold report</code> {1}</p>\n</header>\n",
-      escaped(content.source), PINFOLD_VERSION, page_style, chart_patterns());
+      "<p class=\"quiet\">The requests of a recorded trace, by <code>pinfold report</code> {1}</p>\n{4}</header>\n",
+      escaped(content.source), PINFOLD_VERSION, page_style, chart_patterns(), note_of_cut_lines(content.cut_lines));
   text += tiles_for(content) + table_of_caches(content);
   for (std::size_t i = 0; i < content.all.size(); ++i) text += cache_section(content.all[i], fmt::format("c{}", i));
   return text + explanation + "</main>\n</body>\n</html>\n";

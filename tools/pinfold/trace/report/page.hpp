@@ -6,6 +6,7 @@
 #include "trace/analysis/cache_analysis.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct page_cache {
 /// The content of the page.
 struct page_content {
   std::string source;            ///< the name of the trace
+  std::uint64_t cut_lines = 0;   ///< of the trace, which killed processes left incomplete; skipped
   std::vector<page_cache> all;   ///< each with its own section, in their order
   std::vector<page_cache> rest;  ///< only in the table of caches: their figures lack windows and replays
 };
