@@ -207,6 +207,15 @@ TEST_F(cli_report, names_are_text) {
   EXPECT_EQ(number_of("</title>", page.substr(0, page.find("<style>"))), 1U);
 }
 
+TEST_F(cli_report, reasons_of_failed_acquires_are_text) {
+  const auto page =
+      page_of("cache 1.1 mine\n# failed 1.1 0 0x0 1 <img/src=x/onerror=alert(1)>\n" + request_line(1, 1, "5") +
+              "cache 1.2 refuses\n# failed 1.2 0 0x0 1 <meta/http-equiv=refresh>\n");
+  EXPECT_EQ(page.find("<img"), std::string::npos);
+  EXPECT_EQ(page.find("<meta/"), std::string::npos);
+  EXPECT_NE(page.find("<td>1 &lt;img/src=x/onerror=alert(1)&gt;</td>"), std::string::npos) << page;
+}
+
 TEST_F(cli_report, page_needs_nothing_else) {
   const auto page = page_of(random_trace(2, 500));
   for (const char* word : {"http:", "https:", "src=", "@import", "<script", "<link", "<img"})

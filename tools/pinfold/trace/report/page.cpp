@@ -78,7 +78,7 @@ std::string table_of_caches(const page_content& content) {
           {heading_of(cache, number++, list == &content.all), count_text(of.requests),
            percent_text(static_cast<double>(of.requests - of.misses), static_cast<double>(of.requests)),
            count_text(of.misses), time_text(of.opened_ns), count_text(of.registrations), size_text(of.footprint),
-           cache.failed.empty() ? "0" : cache.failed});
+           cache.failed.empty() ? "0" : escaped(cache.failed)});
     }
   }
   return html::to_html(shown);
