@@ -254,6 +254,22 @@ TEST_F(cli_report, writes_a_whole_file_or_none) {
   EXPECT_EQ(files(), 2U);
 }
 
+TEST_F(cli_report, trace_is_never_replaced_by_its_page) {
+  const auto trace = write_trace(random_trace(3, 100));
+  const auto before = contents_of(path_);
+  fs::create_hard_link(path_, path_ + ".hard");
+  fs::create_symlink(path_, path_ + ".soft");
+  fs::create_symlink(path_, path_ + ".html");
+  const auto own = "'" + path_;
+  for (const auto& output : {" -o " + own + "'", " -o " + own + ".hard'", " -o " + own + ".soft'", std::string()})
+    expect_refused("report " + trace + output, "the trace itself cannot be the page");
+  expect_refused("report " + own + ".soft' -o " + trace, "the trace itself");
+  expect_refused("report /dev/stdin -o " + trace + " <" + trace, "the trace itself");
+  EXPECT_EQ(run("report -o - " + trace + " >>" + trace).status, 2);
+  EXPECT_EQ(contents_of(path_), before);
+  EXPECT_EQ(run("report " + trace + " -o /dev/null").status, 0);
+}
+
 TEST_F(cli_report, wrong_usage_is_explained_and_exits_with_2) {
   expect_refused("report", "trace");
   expect_refused("report /nonexistent/trace", "ENOENT");

@@ -20,6 +20,8 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -95,8 +97,19 @@ page_content content_of(const report_command& command) {
   return made;
 }
 
+// Returns whether both names lead to one file, also by links. `-` is standard output, which may append to a file.
+bool is_one_file(const std::string& trace, const std::string& page) {
+  struct ::stat input{};
+  struct ::stat output{};
+  const int found = page == "-" ? ::fstat(STDOUT_FILENO, &output) : ::stat(page.c_str(), &output);
+  return found == 0 && ::stat(trace.c_str(), &input) == 0 && S_ISREG(input.st_mode) && input.st_dev == output.st_dev &&
+         input.st_ino == output.st_ino;
+}
+
 int report(const report_command& command) {
   const auto path = command.output.empty() ? command.trace + ".html" : command.output;
+  if (is_one_file(command.trace, path))
+    throw usage_failure(fmt::format("{}: the trace itself cannot be the page", path));
   const auto page = to_page(content_of(command));
   if (path == "-") {
     fmt::print("{}", page);
