@@ -57,6 +57,19 @@ TEST_F(cli_trace, an_earlier_trace_stays_where_nothing_is_recorded) {
     EXPECT_EQ(one.path().string().find(path_ + "."), std::string::npos) << one.path() << " was left";
 }
 
+TEST_F(cli_trace, file_that_the_program_makes_under_its_name_stays) {
+  const auto seen = record("sh -c \"" + imports_ + " >/dev/null; echo thesis >'" + path_ + "'\"");
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints.find("not a trace"), std::string::npos) << seen.complaints;
+  EXPECT_EQ(contents_of(path_), "thesis\n");
+  const auto beside = seen.complaints.find("the trace is ");
+  ASSERT_NE(beside, std::string::npos) << seen.complaints;
+  auto name = seen.complaints.substr(beside + 13);
+  name.resize(name.find('\n'));
+  EXPECT_TRUE(trace_file::open(name));
+  std::filesystem::remove(name);
+}
+
 TEST_F(cli_trace, concurrent_processes_share_the_file) {
   record(imports_);
   const auto alone = recorded();

@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <optional>
 #include <spawn.h>
 #include <string>
 #include <sys/stat.h>
@@ -55,10 +56,7 @@ std::string resolved(const std::string& wanted) {
 class recording {
  public:
   explicit recording(const std::string& wanted) : wanted_(wanted), path_(resolved(wanted)) {
-    std::error_code none;
-    if (std::filesystem::exists(path_, none) && (std::filesystem::file_size(path_, none) != 0 || none))
-      if (const auto earlier = pinfold::trace_file::open(path_); !earlier)
-        throw usage_failure(fmt::format("{}: {}", wanted, pinfold::describe(earlier.error())));
+    if (const auto why = why_not_replaced()) throw usage_failure(fmt::format("{}: {}", wanted, *why));
     beside_ = path_ + ".XXXXXX";
     const int made = ::mkostemp(beside_.data(), O_CLOEXEC);
     if (made < 0) throw usage_failure(fmt::format("{}: cannot write the file: {}", wanted, strerrordesc_np(errno)));
@@ -76,14 +74,25 @@ class recording {
   [[nodiscard]] const std::string& path() const noexcept { return beside_; }
 
   void replace() {
-    if (std::rename(beside_.c_str(), path_.c_str()) == 0) return beside_.clear();
-    const int why = errno;
-    throw failure(fmt::format("{}: cannot be replaced: {}; the trace is {}", wanted_, strerrordesc_np(why), leave()));
+    // Meanwhile the program may have made another file there.
+    if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return beside_.clear();
+    auto why = why_not_replaced();
+    if (!why && std::rename(beside_.c_str(), path_.c_str()) == 0) return beside_.clear();
+    if (!why) why = strerrordesc_np(errno);
+    throw failure(fmt::format("{}: cannot be replaced: {}; the trace is {}", wanted_, *why, leave()));
   }
   // Keeps it under its own name, which it returns.
   std::string leave() { return std::exchange(beside_, {}); }
 
  private:
+  // Returns why the file must stay; nothing if it is an earlier trace, or empty, or there is none.
+  [[nodiscard]] std::optional<std::string> why_not_replaced() const {
+    std::error_code none;
+    if (!std::filesystem::exists(path_, none) || (std::filesystem::file_size(path_, none) == 0 && !none)) return {};
+    const auto earlier = pinfold::trace_file::open(path_);
+    return earlier ? std::nullopt : std::optional(pinfold::describe(earlier.error()));
+  }
+
   std::string wanted_, path_, beside_;
 };
 
