@@ -66,6 +66,28 @@ TEST(cli_output, what_is_no_regular_file_is_written_and_stays_what_it_is) {
   }
 }
 
+TEST(cli_output, link_of_another_user_is_not_followed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const page_folder folder;
+  const auto target = folder.path() + "/target", link = folder.path() + "/link";
+  std::ofstream(target) << "old";
+  ASSERT_EQ(::symlink("target", link.c_str()), 0);
+  ASSERT_EQ(::lchown(link.c_str(), 65534, 65534), 0);
+  const auto seen = run("metrics --output " + link);
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints.find("a link of user 65534"), std::string::npos) << seen.complaints;
+  EXPECT_EQ(contents_of(target), "old");
+}
+
+TEST(cli_output, pipe_without_a_reader_is_not_waited_for_where_signals_wait) {
+  const page_folder folder;
+  const auto fifo = folder.path() + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const auto seen = run("metrics --interval 1s --output " + fifo, "timeout --signal=KILL 100");
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints.find(fifo), std::string::npos) << seen.complaints;
+}
+
 TEST(cli_output, a_closed_output_is_an_error) {
   const auto seen = run("info --config >&-");
   EXPECT_EQ(seen.status, 1);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -53,14 +54,19 @@ class output_file {
   std::string name_;
 };
 
-// Whether something has that name that another file must not take the place of: a link, a device, a pipe.
-bool is_special(const std::string& path) {
+// Returns with which flags to open what has that name, where another file must not take its place: a link, a device, a
+// pipe. A link that another user made, because the folder is his, could lead to any file of this one.
+std::optional<int> flags_to_write_in_place(const std::string& path) {
   struct ::stat found{};
-  return ::lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
+  if (::lstat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode)) return std::nullopt;
+  if (!S_ISLNK(found.st_mode)) return O_NOFOLLOW;
+  if (found.st_uid != ::geteuid() && found.st_uid != 0)
+    throw failure(fmt::format("{}: cannot write the file: it is a link of user {}", path, found.st_uid));
+  return O_CREAT;
 }
 
-void write_in_place(const std::string& path, std::string_view content) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+void write_in_place(const std::string& path, std::string_view content, int flags) {
+  const int descriptor = ::open(path.c_str(), flags | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) throw_refusal(path, errno);
   output_file file(descriptor, "");
   if (const int why = file.write(content); why != 0) throw_refusal(path, why);
@@ -75,8 +81,9 @@ mode_t usual_mode() noexcept {
   return all & ~mask;
 }
 
-void replace_file(const std::string& path, std::string_view content, mode_t mode) {
-  if (is_special(path)) return write_in_place(path, content);
+void replace_file(const std::string& path, std::string_view content, mode_t mode, bool may_wait) {
+  if (const auto flags = flags_to_write_in_place(path))
+    return write_in_place(path, content, *flags | (may_wait ? 0 : O_NONBLOCK));
   auto name = path + ".XXXXXX";
   const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
   if (descriptor < 0) throw_refusal(path, errno);

@@ -14,8 +14,9 @@ namespace tool {
 
 /// Writes a file of that mode beside `path`, and renames it when it is complete: readers see the file before or after
 /// the change, and a failure leaves it as it was. What is no regular file (a link, a device, a pipe) is opened and
-/// written, and stays what it is. The name of the other file ends in six random letters: collectors read `*.prom`.
-/// Throws `failure` with the path and the reason.
-void replace_file(const std::string& path, std::string_view content, mode_t mode = usual_mode());
+/// written, and stays what it is; a link must be of this user, or of root. `may_wait`: for a reader of a pipe, which is
+/// else a reason not to write. The name of the other file ends in six random letters: collectors read `*.prom`. Throws
+/// `failure` with the path and the reason.
+void replace_file(const std::string& path, std::string_view content, mode_t mode = usual_mode(), bool may_wait = true);
 
 }  // namespace tool
