@@ -80,14 +80,14 @@ result<std::vector<std::string>> list_pages(const std::string& directory) {
   return paths;
 }
 
-result<std::string> find_page(const std::string& directory, std::int32_t pid) {
+result<std::string> find_page(const std::string& directory, std::int32_t pid, std::optional<std::uint32_t> owner) {
   const auto all = list_pages(directory);
   if (!all) return tl::unexpected(all.error());
   std::string last;
   for (const auto& path : *all) {
     if (pid_of(std::string_view(path).substr(directory.size() + 1)) != pid) continue;
     last = path;
-    const auto seen = read_page(path);
+    const auto seen = read_page(path, owner);
     if (seen && seen->state != process_state::ended) return path;
   }
   if (last.empty()) return fail_errno(errc::invalid_handle, ENOENT, "the process publishes no statistics page");

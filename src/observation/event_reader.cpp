@@ -50,9 +50,10 @@ event_reader::event_reader(event_reader&&) noexcept = default;
 event_reader& event_reader::operator=(event_reader&&) noexcept = default;
 event_reader::~event_reader() = default;
 
-result<event_reader> event_reader::open(const std::string& path, bool from_oldest) {
+result<event_reader> event_reader::open(const std::string& path, bool from_oldest, std::optional<std::uint32_t> owner) {
+  const detail::no_cancellation guard;
   auto made = std::make_unique<state>();
-  auto from = page_source::open(path, false);
+  auto from = page_source::open(path, false, owner);
   if (!from) return tl::unexpected(from.error());
   made->from = *std::move(from);
   const auto header = made->from.header();

@@ -19,7 +19,8 @@ bool fits(const page_header& in, std::uint64_t from, std::uint64_t bytes, std::u
 
 }  // namespace
 
-result<page_source> page_source::open(const std::string& path, bool writable) noexcept {
+result<page_source> page_source::open(const std::string& path, bool writable,
+                                      std::optional<std::uint32_t> owner) noexcept {
   page_source made;
   made.file_ =
       os::file(::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));
@@ -31,6 +32,8 @@ result<page_source> page_source::open(const std::string& path, bool writable) no
   struct stat seen{};
   if (::fstat(made.file_.number(), &seen) != 0) return os::fail_system("cannot look at the statistics page");
   if (!S_ISREG(seen.st_mode)) return fail(errc::invalid_handle, "a statistics page is a regular file");
+  if (owner && seen.st_uid != *owner)
+    return fail_errno(errc::not_permitted, EPERM, "the statistics page belongs to another user");
   return made;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,9 +19,10 @@ namespace pinfold::observation {
 /// Reads with pread(2): a mapping would raise SIGBUS where the file was cut.
 class page_source {
  public:
-  /// Errors: `invalid_handle` for anything but a regular file; the system's. `writable` for
-  /// `event_reader::want_stacks`.
-  [[nodiscard]] static result<page_source> open(const std::string& path, bool writable) noexcept;
+  /// Errors: `invalid_handle` for a file that is not regular; `not_permitted` for one that does not belong to `owner`,
+  /// where that is given; the system's. `writable` for `event_reader::want_stacks`.
+  [[nodiscard]] static result<page_source> open(const std::string& path, bool writable,
+                                                std::optional<std::uint32_t> owner = std::nullopt) noexcept;
 
   /// Reads the header, and checks all that later reads depend on. Errors: `invalid_handle`, `unsupported`.
   [[nodiscard]] result<page_header> header() const noexcept;

@@ -101,8 +101,9 @@ result<std::optional<cache_snapshot>> read_slot(const page_source& from, std::ui
 
 }  // namespace
 
-result<process_snapshot> read_page(const std::string& path) {
-  const auto from = page_source::open(path, false);
+result<process_snapshot> read_page(const std::string& path, std::optional<std::uint32_t> owner) {
+  const detail::no_cancellation guard;
+  const auto from = page_source::open(path, false, owner);
   if (!from) return tl::unexpected(from.error());
   const auto header = from->header();
   if (!header) return tl::unexpected(header.error());

@@ -1,15 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Root, and an ordinary user, ask for the statistics page of another user's process.
+#include "support/doubles/fake_registrar.hpp"
+#include "support/fixtures/forged_page.hpp"
 #include "support/fixtures/local_fixture.hpp"
 #include "support/host/privileges.hpp"
 #include "support/processes/child_process.hpp"
 #include "support/processes/tool_run.hpp"
 
+#include <pinfold/cache.hpp>
 #include <pinfold/observation/reader.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
+#include <dlfcn.h>
+#include <elf.h>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <poll.h>
+#include <sched.h>
+#include <sstream>
 #include <string>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace pinfold::testing::cli_other_user_test {
 namespace {
@@ -79,6 +96,52 @@ TEST_F(cli_other_user, a_process_without_a_page_is_told_the_folder_that_was_look
               std::string::npos)
         << seen.complaints;
   }
+}
+
+TEST_F(cli_other_user, a_folder_that_another_user_made_in_this_ones_name_is_not_read) {
+  child_process apart([](line&) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", "/dev/shm", "tmpfs", 0, "mode=1777") != 0)
+      return 77;
+    const auto folder = observation::page_directory();
+    if (::mkdir(folder.c_str(), 0700) != 0 || ::chown(folder.c_str(), 1234, 1234) != 0) return 77;
+    for (const char* command : {"top --once", "metrics"}) {
+      const auto seen = run(command);
+      EXPECT_EQ(seen.status, 1) << command;
+      EXPECT_NE(seen.complaints.find(folder + " belongs to user 1234"), std::string::npos) << seen.complaints;
+    }
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  const int status = apart.reap();
+  if (status == 77) GTEST_SKIP() << "a mount is not permitted here";
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(cli_other_user, pages_of_another_user_in_this_ones_folder_are_not_shown) {
+  child_process apart([](line&) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", "/dev/shm", "tmpfs", 0, "mode=1777") != 0)
+      return 77;
+    const auto folder = observation::page_directory();
+    if (::mkdir(folder.c_str(), 0700) != 0) return 77;
+    forged_page page;
+    set_text(page.cache.name, "forged");
+    const auto path = page.write(folder);
+    const auto pid = std::to_string(page.header.pid);
+    EXPECT_NE(run("top --once").out.find("forged"), std::string::npos);
+    if (::chown(path.c_str(), 1234, 1234) != 0) return 77;
+    for (const auto& command : {std::string("top --once"), "top --once " + pid, std::string("metrics"),
+                                "metrics " + pid, "watch --oldest --seconds 100ms " + pid}) {
+      const auto seen = run(command);
+      EXPECT_EQ(seen.out.find("forged"), std::string::npos) << command;
+      const bool says_why = seen.complaints.find("belongs to another user") != std::string::npos;
+      EXPECT_TRUE(says_why || command.starts_with("top")) << command << seen.complaints;
+    }
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  const int status = apart.reap();
+  if (status == 77) GTEST_SKIP() << "a mount is not permitted here";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <random>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace pinfold::testing::page_reader_test {
 namespace {
@@ -98,6 +99,19 @@ TEST_F(page_reader, refuses_what_is_no_page) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(read_page(path).error().code, errc::invalid_handle);  // and does not wait for a writer
   std::filesystem::remove(path);
+}
+
+TEST_F(page_reader, refuses_a_page_of_another_user_than_expected) {
+  write(real());
+  const auto own = static_cast<std::uint32_t>(::geteuid());
+  EXPECT_TRUE(read_page(path, own));
+  EXPECT_TRUE(event_reader::open(path, false, own));
+  const auto unread = read_page(path, own + 1);
+  ASSERT_FALSE(unread);
+  EXPECT_EQ(unread.error().code, errc::not_permitted);
+  const auto unopened = event_reader::open(path, false, own + 1);
+  ASSERT_FALSE(unopened);
+  EXPECT_EQ(unopened.error().code, errc::not_permitted);
 }
 
 // A page of a later release that appended: larger slots, more of each.

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,9 +83,16 @@ struct process_snapshot {
 /// `invalid_handle` when there is none, with ENOENT.
 [[nodiscard]] PINFOLD_EXPORT result<std::string> find_page(const std::string& directory, std::int32_t pid);
 
-/// Reads a page. Thread-safe. Errors: `invalid_handle` for a file that is no page, or damaged; `unsupported` for a page
-/// of a later version; the system's, with its `errno`. Throws `std::bad_alloc`.
-[[nodiscard]] PINFOLD_EXPORT result<process_snapshot> read_page(const std::string& path);
+/// Returns the path of the page of a process, by its pid: of the running one if several are there. Reads them as
+/// `read_page` does. Errors: `invalid_handle` when there is none, with ENOENT.
+[[nodiscard]] PINFOLD_EXPORT result<std::string> find_page(const std::string& directory, std::int32_t pid,
+                                                           std::optional<std::uint32_t> owner = std::nullopt);
+
+/// Reads a page. The file must belong to the user `owner`; to any user where that is not given. Thread-safe. Errors:
+/// `invalid_handle` for a file that is no page, or damaged; `not_permitted`, with EPERM, for one of another user;
+/// `unsupported` for a page of a later version; the system's, with its `errno`. Throws `std::bad_alloc`.
+[[nodiscard]] PINFOLD_EXPORT result<process_snapshot> read_page(const std::string& path,
+                                                                std::optional<std::uint32_t> owner = std::nullopt);
 
 /// An event with its call stack, if one was taken.
 struct page_event {
@@ -96,9 +104,10 @@ struct page_event {
 /// Follows the events of one page. One thread at a time.
 class PINFOLD_EXPORT event_reader {
  public:
-  /// Opens a page; the first event is the oldest one on it if `from_oldest`, else the next to come. Errors as
-  /// `read_page`. Throws `std::bad_alloc`.
-  [[nodiscard]] static result<event_reader> open(const std::string& path, bool from_oldest = false);
+  /// Opens a page; the first event is the oldest one on it if `from_oldest`, else the next to come. `owner` and errors
+  /// as for `read_page`. Throws `std::bad_alloc`.
+  [[nodiscard]] static result<event_reader> open(const std::string& path, bool from_oldest = false,
+                                                 std::optional<std::uint32_t> owner = std::nullopt);
   event_reader(event_reader&&) noexcept;
   event_reader& operator=(event_reader&&) noexcept;
   ~event_reader();

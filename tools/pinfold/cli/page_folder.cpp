@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/page_folder.hpp"
 
+#include "cli/failure.hpp"
+
 #include <pinfold/observation/reader.hpp>
 
 #include <cstdlib>
@@ -10,6 +12,8 @@
 #include <optional>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
+#include <utility>
 
 namespace tool {
 namespace {
@@ -27,7 +31,7 @@ std::optional<uid_t> user_of(std::size_t process) {
 
 }  // namespace
 
-std::string page_folder(const std::vector<std::size_t>& processes) {
+page_folder find_page_folder(const std::vector<std::size_t>& processes) {
   const char* const chosen = std::getenv("PINFOLD_STATS_DIR");  // NOLINT(concurrency-mt-unsafe): there is one thread
   const bool is_chosen = chosen != nullptr && *chosen != '\0';
   for (const auto process : processes) {
@@ -35,10 +39,16 @@ std::string page_folder(const std::vector<std::size_t>& processes) {
     if (is_chosen || !user) continue;
     auto folder = fmt::format("/dev/shm/pinfold-stats-{}", *user);
     struct stat seen{};
-    if (::lstat(folder.c_str(), &seen) == 0 && S_ISDIR(seen.st_mode) && seen.st_uid == *user) return folder;
+    if (::lstat(folder.c_str(), &seen) == 0 && S_ISDIR(seen.st_mode) && seen.st_uid == *user)
+      return {std::move(folder), user};
     break;
   }
-  return pinfold::observation::page_directory();
+  auto folder = pinfold::observation::page_directory();
+  struct stat seen{};
+  if (!is_chosen && ::lstat(folder.c_str(), &seen) == 0 && seen.st_uid != ::geteuid())
+    throw failure(
+        fmt::format("{} belongs to user {}, and cannot have the pages of this user's processes", folder, seen.st_uid));
+  return {std::move(folder), is_chosen ? std::nullopt : std::optional<std::uint32_t>(::geteuid())};
 }
 
 std::string no_page(std::size_t process, const std::string& folder) {

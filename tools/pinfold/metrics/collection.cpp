@@ -28,10 +28,10 @@ std::string collected::text(observation::metrics_format as) const {
 
 collected collect(const std::vector<std::size_t>& pids) {
   collected all;
-  const auto folder = page_folder(pids);
-  for (const auto& path : need(observation::list_pages(folder), folder)) {
+  const auto folder = find_page_folder(pids);
+  for (const auto& path : need(observation::list_pages(folder.path), folder.path)) {
     if (!is_wanted(path, pids)) continue;
-    if (auto one = observation::read_page(path))
+    if (auto one = observation::read_page(path, folder.owner))
       all.processes.push_back(*std::move(one));
     else if (one.error().native != ENOENT)
       all.complaints.push_back(fmt::format("{}: {}", path, pinfold::describe(one.error())));

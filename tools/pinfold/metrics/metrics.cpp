@@ -47,7 +47,7 @@ int complain_of(const collected& seen) {
 // A process that is named has a page, when the command is to print it once.
 void expect_pages(const metrics_command& command, const collected& seen) {
   if (command.pids.empty() || !seen.processes.empty() || !seen.complaints.empty()) return;
-  throw failure(no_page(command.pids.front(), page_folder(command.pids)));
+  throw failure(no_page(command.pids.front(), find_page_folder(command.pids).path));
 }
 
 int write_repeatedly(const metrics_command& command, const std::string& path) {

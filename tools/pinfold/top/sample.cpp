@@ -29,8 +29,8 @@ double in_seconds(std::chrono::nanoseconds time) { return std::max(0.0, std::chr
 
 }  // namespace
 
-sampler::sampler(std::string directory, std::vector<std::size_t> only)
-    : directory_(std::move(directory)), only_(std::move(only)) {}
+sampler::sampler(page_folder folder, std::vector<std::size_t> only)
+    : folder_(std::move(folder)), only_(std::move(only)) {}
 
 bool sampler::wants(std::int32_t pid) const {
   return only_.empty() || std::ranges::find(only_, static_cast<std::size_t>(pid)) != only_.end();
@@ -40,8 +40,8 @@ sample sampler::take() {
   const auto start = std::chrono::steady_clock::now();
   sample taken;
   std::map<key, earlier> published;
-  for (const auto& path : need(pinfold::observation::list_pages(directory_), directory_)) {
-    auto read = pinfold::observation::read_page(path);
+  for (const auto& path : need(pinfold::observation::list_pages(folder_.path), folder_.path)) {
+    auto read = pinfold::observation::read_page(path, folder_.owner);
     if (!read && read.error().native == ENOENT) continue;  // the process ended meanwhile
     if (!read) {
       taken.unreadable.push_back({path, pinfold::describe(read.error())});

@@ -3,6 +3,7 @@
 /// What the statistics pages say at one time, and since the time before.
 #pragma once
 
+#include "cli/page_folder.hpp"
 #include <pinfold/observation/reader.hpp>
 #include <pinfold/statistics.hpp>
 
@@ -55,7 +56,7 @@ struct sample {
 class sampler {
  public:
   /// Of the processes with these ids; of all, if there is none.
-  sampler(std::string directory, std::vector<std::size_t> only);
+  sampler(page_folder folder, std::vector<std::size_t> only);
 
   /// Reads the pages. Throws `failure` when the folder cannot be read.
   [[nodiscard]] sample take();
@@ -63,7 +64,7 @@ class sampler {
   /// Returns the wanted ids for which the sample has no page.
   [[nodiscard]] std::vector<std::size_t> missing_from(const sample& taken) const;
 
-  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
+  [[nodiscard]] const std::string& directory() const noexcept { return folder_.path; }
 
  private:
   struct earlier {
@@ -76,7 +77,7 @@ class sampler {
   [[nodiscard]] process_sample compared(pinfold::observation::process_snapshot read,
                                         std::map<key, earlier>& published) const;
 
-  std::string directory_;
+  page_folder folder_;
   std::vector<std::size_t> only_;
   std::map<key, earlier> earlier_;
 };

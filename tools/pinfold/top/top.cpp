@@ -101,7 +101,7 @@ int print_once(sampler& from, const top_command& command) {
 }
 
 int show(const top_command& command) {
-  sampler from(page_folder(command.processes), command.processes);
+  sampler from(find_page_folder(command.processes), command.processes);
   if (command.once) return print_once(from, command);
   if (command.as_json) print_lines(from, command);
   if (::isatty(STDIN_FILENO) != 1 || ::isatty(STDOUT_FILENO) != 1)

@@ -50,11 +50,10 @@ std::int64_t now_ns(clockid_t which) {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-std::string page_of(std::size_t process) {
-  const auto folder = page_folder({process});
-  auto found = pinfold::observation::find_page(folder, static_cast<int>(process));
-  if (!found && found.error() == pinfold::errc::invalid_handle) throw failure(no_page(process, folder));
-  return need(std::move(found), folder);
+std::string page_of(std::size_t process, const page_folder& in) {
+  auto found = pinfold::observation::find_page(in.path, static_cast<int>(process), in.owner);
+  if (!found && found.error() == pinfold::errc::invalid_handle) throw failure(no_page(process, in.path));
+  return need(std::move(found), in.path);
 }
 
 std::optional<driver_call> failed_call(const event_record& one) {
@@ -72,8 +71,9 @@ class watcher {
  public:
   explicit watcher(const watch_command& command)
       : command_(command),
-        path_(page_of(command.process)),
-        reader_(need(event_reader::open(path_, command.oldest), path_)) {
+        folder_(find_page_folder({command.process})),
+        path_(page_of(command.process, folder_)),
+        reader_(need(event_reader::open(path_, command.oldest, folder_.owner), path_)) {
     if (command_.stacks) names_.emplace(static_cast<pid_t>(command_.process));
   }
 
@@ -113,7 +113,7 @@ class watcher {
   // Returns whether the process runs.
   bool read_caches() {
     looked_at_ = steady_clock::now();
-    auto page = pinfold::observation::read_page(path_);
+    auto page = pinfold::observation::read_page(path_, folder_.owner);
     if (!page) return false;
     for (auto& one : page->caches) caches_[one.number] = std::move(one);
     killed_ = page->state == pinfold::observation::process_state::ended;
@@ -181,6 +181,7 @@ class watcher {
   }
 
   const watch_command& command_;
+  const page_folder folder_;
   const std::string path_;
   event_reader reader_;
   std::optional<watch::symbols> names_;
