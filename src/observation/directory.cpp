@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where pages are.
+// Finds the folder and the files of pages.
+#include "observation/page_name.hpp"
+#include "observation/page_source.hpp"
 #include "os/file.hpp"
 #include "os/no_cancellation.hpp"
 
@@ -7,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
@@ -25,16 +26,9 @@ namespace {
 // A page's file is named PID.START_TIME.NAMESPACE.COPY: containers that share the folder may have equal PIDs that
 // started in the same tick, and a process may have several copies of the library.
 std::optional<std::int32_t> pid_of(std::string_view name) noexcept {
-  std::array<std::uint64_t, 4> numbers{};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), numbers[i]);
-    name.remove_prefix(static_cast<std::size_t>(stop - name.data()));
-    const bool last = i + 1 == numbers.size();
-    if (error != std::errc{} || (last ? !name.empty() : !name.starts_with('.'))) return std::nullopt;
-    if (!last) name.remove_prefix(1);
-  }
-  const bool good = numbers[0] > 0 && numbers[0] <= INT32_MAX;
-  return good ? std::optional(static_cast<std::int32_t>(numbers[0])) : std::nullopt;
+  const auto pid = first_of_numbers(name, "...");
+  const bool good = pid && *pid > 0 && *pid <= INT32_MAX;
+  return good ? std::optional(static_cast<std::int32_t>(*pid)) : std::nullopt;
 }
 
 struct closes_directory {

@@ -2,6 +2,7 @@
 #include "observation/page_file.hpp"
 
 #include "observation/clock.hpp"
+#include "observation/page_name.hpp"
 #include "observation/page_source.hpp"
 #include "observation/process_identity.hpp"
 #include "os/size_limit.hpp"
@@ -29,7 +30,6 @@ namespace {
 
 constexpr mode_t only_user = S_IRUSR | S_IWUSR;
 constexpr std::uint64_t kept_for = std::uint64_t{3600} * 1'000'000'000;  // after the end of the process
-constexpr const char* unfinished = ".new";  // behind the name of a page that has no header yet
 
 result<void> make_directory(const std::string& path) noexcept {
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
@@ -65,7 +65,7 @@ void remove_unfinished(const std::string& directory) {
   for (std::filesystem::directory_iterator at(directory, failed), end; !failed && at != end; at.increment(failed)) {
     struct stat seen{};
     const auto& path = at->path();
-    if (path.extension() != unfinished || ::lstat(path.c_str(), &seen) != 0) continue;
+    if (!is_unfinished(path.filename().native()) || ::lstat(path.c_str(), &seen) != 0) continue;
     const auto changed = static_cast<std::uint64_t>(seen.st_mtim.tv_sec) * 1'000'000'000;
     if (now_ns(CLOCK_REALTIME) > changed + kept_for) static_cast<void>(::unlink(path.c_str()));
   }
@@ -176,7 +176,7 @@ result<mapped_file> make_page_file() {
 
 result<void> show(mapped_file& made) {
   constexpr int most_copies = 64;
-  const std::string aside = made.path + unfinished;
+  const auto aside = std::string(made.path).append(unfinished);
   int native = EEXIST;
   for (int copy = 0; copy < most_copies && native == EEXIST; ++copy) {
     auto path = made.process + "." + std::to_string(copy);

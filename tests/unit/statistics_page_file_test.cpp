@@ -397,13 +397,22 @@ TEST_F(statistics_page_file, of_long_ended_processes_are_removed) {
 }
 
 TEST_F(statistics_page_file, left_by_a_process_killed_while_it_made_one_is_removed_after_an_hour) {
-  const auto name = [&](int number) { return folder + "/4194305.1.1." + std::to_string(number) + ".new"; };
-  for (const int number : {0, 1}) ASSERT_GE(os::file(::open(name(number).c_str(), O_RDWR | O_CREAT, 0600)).number(), 0);
+  const auto name = [&](int number) { return folder + "/4194305.1.1.94112-" + std::to_string(number) + ".new"; };
+  const auto make = [](const std::string& path) {
+    ASSERT_GE(os::file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)).number(), 0);
+  };
+  const auto address = folder + "/127.0.0.1.new";
+  const std::array<std::string, 4> files{name(0), name(2) + ".new", folder + "/thesis.new", address};
   const std::array<timespec, 2> old{timespec{::time(nullptr) - 3700, 0}, timespec{::time(nullptr) - 3700, 0}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, name(0).c_str(), old.data(), 0), 0);
+  for (const auto& one : files) {
+    make(one);
+    ASSERT_EQ(::utimensat(AT_FDCWD, one.c_str(), old.data(), 0), 0);
+  }
+  make(name(1));
   run_in_child([&] { const local_fixture f(publishing("next")); });
-  EXPECT_FALSE(std::filesystem::exists(name(0)));
+  EXPECT_FALSE(std::filesystem::exists(files[0]) || std::filesystem::exists(files[1]));
   EXPECT_TRUE(std::filesystem::exists(name(1)));
+  EXPECT_TRUE(std::filesystem::remove(files[2]) && std::filesystem::remove(address)) << "they are the user's own";
 }
 
 TEST_F(statistics_page_file, no_reader_sees_one_that_is_being_made) {
