@@ -63,11 +63,12 @@ void describe_layout(page_header& to) noexcept {
   to.magic = page_magic;
 }
 
-void describe_process(page_header& to) noexcept {
+void describe_process(page_header& to, const mapped_file& file) noexcept {
   to.state = static_cast<std::uint32_t>(page_state::running);
   to.pid = ::getpid();
   to.user = ::geteuid();
-  to.start_time = start_time_of(to.pid).value_or(0);
+  to.start_time = file.start_time;
+  to.locked = file.locked ? 1 : 0;
   to.pid_namespace = pid_namespace();
   to.made_at = to.published_at = now_ns();
   to.made_at_realtime = now_ns(CLOCK_REALTIME);
@@ -100,7 +101,7 @@ result<page*> page::make() {
   if (!file) return tl::unexpected(file.error());
   auto& to = *reinterpret_cast<page_header*>(file->memory);
   describe_layout(to);
-  describe_process(to);
+  describe_process(to, *file);
   if (auto shown = show(*file); !shown) return tl::unexpected(shown.error());
   prepare_stacks();
   invalidation::event_log::on_event.store(

@@ -5,31 +5,49 @@
 #include "observation/page_name.hpp"
 #include "observation/page_source.hpp"
 #include "observation/process_identity.hpp"
+#include "os/check.hpp"
+#include "os/no_fork.hpp"
+#include "os/own_user.hpp"
 #include "os/size_limit.hpp"
 
 #include <pinfold/observation/reader.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace pinfold::observation {
 
 namespace {
 
 constexpr mode_t only_user = S_IRUSR | S_IWUSR;
-constexpr std::uint64_t kept_for = std::uint64_t{3600} * 1'000'000'000;  // after the end of the process
+constexpr std::uint64_t kept_for = std::uint64_t{3600} * 1'000'000'000;  // after the process ended
+constexpr std::size_t most_kept = 64;                                    // pages of ended processes
+
+// Returns whether the folder is this user's: the kernel may show another user under this user's number.
+bool is_own_folder(const std::string& path, uid_t owner) noexcept {
+  if (os::match_user(owner) != os::user_match::ambiguous) return os::match_user(owner) == os::user_match::own;
+  const os::file opened(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat seen{};
+  return opened && ::fstat(opened.number(), &seen) == 0 && os::is_own_file(opened.number(), seen);
+}
 
 result<void> make_directory(const std::string& path) noexcept {
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
@@ -38,30 +56,56 @@ result<void> make_directory(const std::string& path) noexcept {
   if (::lstat(path.c_str(), &seen) != 0) return os::fail_system("cannot look at the folder of statistics pages");
   if (!S_ISDIR(seen.st_mode))
     return fail_errno(errc::not_permitted, ENOTDIR, "the path of statistics pages is no folder, or a link");
-  if (seen.st_uid != ::geteuid() || (seen.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+  if (!is_own_folder(path, seen.st_uid) || (seen.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return fail_errno(errc::not_permitted, EPERM,
                       "the folder of statistics pages belongs to another user, or others may write to it");
   return {};
 }
 
-bool ended_long_ago(const std::string& path) noexcept {
-  const auto from = page_source::open(path, false);
-  const auto header = from ? from->header() : tl::unexpected(from.error());
-  if (!header || header->pid_namespace != pid_namespace()) return false;
-  if (now_ns() < header->published_at || now_ns() - header->published_at < kept_for) return false;
-  return start_time_of(header->pid) != header->start_time;
+// Takes the lock of an open page, and returns whether the page still has that name. If so, it keeps the name until the
+// file is closed, because a page is removed and replaced only with its lock.
+bool lock_as(const std::string& path, const os::file& opened) noexcept {
+  struct stat named{};
+  struct stat own{};
+  return ::flock(opened.number(), LOCK_EX | LOCK_NB) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         ::fstat(opened.number(), &own) == 0 && named.st_dev == own.st_dev && named.st_ino == own.st_ino;
 }
 
+// Returns when a process that ended published its page last; 0 for a time in the future, as after the machine started
+// again. Nothing for a page of a process that may run, and for a file that is no page.
+std::optional<std::uint64_t> last_published(const result<page_source>& opened) noexcept {
+  const auto header = opened ? opened->header() : tl::unexpected(opened.error());
+  if (!header || opened->life_of_process(*header) != process_life::ended) return std::nullopt;
+  return header->published_at <= now_ns() ? header->published_at : 0;
+}
+
+// The page may have been replaced, or removed by another process, since this process looked at it.
+void remove_if_ended(const std::string& path) noexcept {
+  const auto opened = page_source::open(path, true);  // some file systems lock no file that is open for reading
+  if (last_published(opened) && lock_as(path, opened->file())) static_cast<void>(::unlink(path.c_str()));
+}
+
+// Looks at so many pages at most, from any of them on: the others are for the processes that come.
 void remove_old(const std::string& directory) {
+  constexpr std::size_t most_looked_at = 256;
   const auto all = list_pages(directory);
-  if (!all) return;
-  for (const auto& path : *all)
-    if (ended_long_ago(path)) static_cast<void>(::unlink(path.c_str()));
+  if (!all || all->empty()) return;
+  const auto first = now_ns();
+  std::vector<std::pair<std::uint64_t, std::string>> ended;
+  for (std::size_t i = 0; i < std::min(all->size(), most_looked_at); ++i) {
+    const auto& path = (*all)[(first + i) % all->size()];
+    if (const auto published = last_published(page_source::open(path, true))) ended.emplace_back(*published, path);
+  }
+  std::sort(ended.begin(), ended.end(), std::greater<>{});
+  for (std::size_t i = 0; i < ended.size(); ++i) {
+    const auto& [published, path] = ended[i];
+    if (i >= most_kept || (published != 0 && now_ns() - published >= kept_for)) remove_if_ended(path);
+  }
 }
 
-// Removes what a process left that was killed while it made its page.
+// Removes the files of processes that were killed while they made their page.
 void remove_unfinished(const std::string& directory) {
-  std::error_code failed;  // then they stay
+  std::error_code failed;  // the files then stay
   for (std::filesystem::directory_iterator at(directory, failed), end; !failed && at != end; at.increment(failed)) {
     struct stat seen{};
     const auto& path = at->path();
@@ -71,20 +115,21 @@ void remove_unfinished(const std::string& directory) {
   }
 }
 
-// Whether another copy of the library in this process has the file; that may have spelt the folder differently.
-// Otherwise the file is from before the process executed this program.
+// Returns whether another copy of the library in this process has the file; that copy may have spelt the folder
+// differently. Otherwise the file is from before the process executed this program. True where that cannot be known.
 bool is_mapped_here(const std::string& path) {
   struct stat seen{};
   if (::lstat(path.c_str(), &seen) != 0) return false;
   const std::string name = path.substr(path.rfind('/'));
-  std::ifstream maps("/proc/self/maps");
+  std::ifstream maps("/proc/thread-self/maps");
+  if (!maps) return true;  // no descriptor
   for (std::string line, skipped; std::getline(maps, line);) {
     if (!line.ends_with(name)) continue;
     ino_t inode = 0;
     std::istringstream(line) >> skipped >> skipped >> skipped >> skipped >> inode;
     if (inode == seen.st_ino) return true;
   }
-  return false;
+  return maps.bad();
 }
 
 // Makes a file under a name that no other copy of the library uses, and sets that name. On failure, `errno` says why.
@@ -115,10 +160,19 @@ int rename_to_free(const std::string& from, const std::string& to) noexcept {
 // Removes a page that the program which this process was before has left. Returns false if the page is of another copy
 // of the library, which may have made it meanwhile.
 bool remove_left_over(const std::string& path, const std::string& aside) {
-  if (is_mapped_here(path)) return false;
+  const os::file found(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));
+  if (!found) return errno == ENOENT;
+  if (!lock_as(path, found) || is_mapped_here(path)) return false;
   if (::rename(path.c_str(), aside.c_str()) != 0) return errno == ENOENT;
   if (is_mapped_here(aside)) return static_cast<void>(rename_to_free(aside, path)), false;
   return ::unlink(aside.c_str()) == 0;
+}
+
+// Returns whether the lock outlives the descriptor. It does where the mapping has the same open file; on overlayfs the
+// mapping has another one.
+bool is_locked(const std::string& path) noexcept {
+  const os::file again(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return again && ::flock(again.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 result<std::byte*> map(const os::file& fresh) noexcept {
@@ -151,18 +205,14 @@ void replace(std::byte* memory) noexcept {
   if (at != MAP_FAILED && at != memory) ::munmap(at, page_bytes);  // before Linux 4.17
 }
 
-result<mapped_file> make_page_file() {
-  const std::string directory = page_directory();
-  if (auto made = make_directory(directory); !made) return tl::unexpected(made.error());
-  remove_old(directory);
-  remove_unfinished(directory);
-  const auto start = start_time_of(::getpid());
-  if (!start) return fail_errno(errc::unsupported, ENOENT, "statistics pages need /proc");
-  mapped_file made;
-  made.process = directory + "/" + std::to_string(::getpid()) + "." + std::to_string(*start) + "." +
-                 std::to_string(pid_namespace());
+namespace {
+
+// No child inherits the descriptor: it would keep the lock.
+result<void> make_and_map(mapped_file& made) {
+  const os::no_fork guard;
   const os::file fresh = make_file(made.process, made.path);
   if (!fresh) return os::fail_system("cannot make the statistics page");
+  static_cast<void>(::flock(fresh.number(), LOCK_EX | LOCK_NB));  // `is_locked` says whether this worked
   const bool sized = os::within_size_limit([&] { return ::ftruncate(fresh.number(), page_bytes); }) == 0;
   auto ready = sized ? allocate(fresh, 0, caches_from) : os::fail_system("cannot size the statistics page");
   const auto mapped = ready ? map(fresh) : tl::unexpected(ready.error());
@@ -171,6 +221,24 @@ result<mapped_file> make_page_file() {
     return tl::unexpected(mapped.error());
   }
   made.memory = *mapped;
+  return {};
+}
+
+}  // namespace
+
+result<mapped_file> make_page_file() {
+  const std::string directory = page_directory();
+  if (auto made = make_directory(directory); !made) return tl::unexpected(made.error());
+  remove_old(directory);
+  remove_unfinished(directory);
+  const auto start = own_start_time();
+  if (!start) return fail_errno(errc::unsupported, ENOENT, "statistics pages need /proc");
+  mapped_file made;
+  made.start_time = *start;
+  made.process = directory + "/" + std::to_string(::getpid()) + "." + std::to_string(*start) + "." +
+                 std::to_string(pid_namespace());
+  if (auto mapped = make_and_map(made); !mapped) return tl::unexpected(mapped.error());
+  made.locked = is_locked(made.path);
   return made;
 }
 

@@ -6,6 +6,7 @@
 #include <pinfold/error.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace pinfold::observation {
@@ -15,6 +16,8 @@ struct mapped_file {
   std::string path;     ///< changed by `show`
   std::string process;  ///< the beginning of the names of this process's pages
   std::byte* memory = nullptr;
+  std::uint64_t start_time = 0;  ///< of this process
+  bool locked = false;           ///< whether this process has the file's lock until the memory is unmapped
 };
 
 /// Makes the file under a name that readers do not look at, and maps it: readable and writable by this user only, in a

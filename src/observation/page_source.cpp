@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,6 +64,22 @@ result<page_header> page_source::header() const noexcept {
                     found.events > 0 && found.stacks > 0;
   if (!good) return fail(errc::invalid_handle, "the statistics page is damaged");
   return found;
+}
+
+// Releases the lock at once: readers share it, and a process that removes pages skips this page meanwhile. A held lock
+// does not suffice where the number is free or a zombie's: the kernel may unmap the page a moment later.
+process_life page_source::life_of_process(const page_header& of) const noexcept {
+  const auto own = pid_namespace();
+  const bool same_namespace = own != 0 && of.pid_namespace == own;
+  if (of.locked == 1) {
+    if (::flock(file_.number(), LOCK_SH | LOCK_NB) == 0) {
+      ::flock(file_.number(), LOCK_UN);
+      return process_life::ended;
+    }
+    if (errno == EWOULDBLOCK)
+      return same_namespace && life_of(of.pid) == process_life::ended ? process_life::ended : process_life::runs;
+  }
+  return same_namespace ? life_of(of.pid, of.start_time) : process_life::unknown;
 }
 
 }  // namespace pinfold::observation

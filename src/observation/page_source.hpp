@@ -3,6 +3,7 @@
 /// A page as a reader sees it: a file whose bytes another process may change, and cut, at any time.
 #pragma once
 
+#include "observation/process_identity.hpp"
 #include "os/file.hpp"
 
 #include <pinfold/error.hpp>
@@ -27,7 +28,11 @@ class page_source {
   /// Reads the header, and checks all that later reads depend on. Errors: `invalid_handle`, `unsupported`.
   [[nodiscard]] result<page_header> header() const noexcept;
 
-  /// Fills `into` from an offset. Errors: `invalid_handle` when the file ends before.
+  /// Returns whether the process that wrote this header runs: by its lock on the file, in every PID namespace; without
+  /// a lock, by /proc in the process's own namespace.
+  [[nodiscard]] process_life life_of_process(const page_header& of) const noexcept;
+
+  /// Fills `into` from an offset. Errors: `invalid_handle` if the file ends earlier.
   [[nodiscard]] result<void> read(std::uint64_t from, std::span<std::byte> into) const noexcept;
 
   template <class T>

@@ -4,7 +4,6 @@
 
 #include "observation/clock.hpp"
 #include "observation/page_source.hpp"
-#include "observation/process_identity.hpp"
 #include "observation/text.hpp"
 #include "os/no_cancellation.hpp"
 
@@ -20,13 +19,14 @@ std::chrono::nanoseconds since(std::uint64_t then, std::uint64_t now) noexcept {
   return std::chrono::nanoseconds(then < now ? static_cast<std::int64_t>(now - then) : 0);
 }
 
-process_state state_of(const page_header& of, std::chrono::nanoseconds since_published) noexcept {
-  const bool same_namespace = of.pid_namespace == pid_namespace();
-  if (same_namespace && (of.pid <= 0 || start_time_of(of.pid) != of.start_time)) return process_state::ended;
+process_state state_of(const page_source& from, const page_header& of,
+                       std::chrono::nanoseconds since_published) noexcept {
+  const auto life = from.life_of_process(of);
+  if (life == process_life::ended) return process_state::ended;
   const auto late =
       std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(of.period, std::uint64_t{1} << 40U))) * 5;
   if (of.period == 0 || since_published <= late) return process_state::running;
-  return same_namespace ? process_state::stopped : process_state::unknown;
+  return life == process_life::runs ? process_state::stopped : process_state::unknown;
 }
 
 std::vector<error_record> errors_of(const cache_slot& from) {
@@ -114,7 +114,7 @@ result<process_snapshot> read_page(const std::string& path, std::optional<std::u
   made.start_time = header->start_time;
   made.user = header->user;
   made.since_published = since(header->published_at, now);
-  made.state = state_of(*header, made.since_published);
+  made.state = state_of(*from, *header, made.since_published);
   made.command = printable(header->command);
   made.library = printable(header->library);
   made.age = since(header->made_at, now);

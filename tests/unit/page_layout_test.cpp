@@ -32,6 +32,7 @@ TEST(page_layout, places_are_those_of_version_1) {
   EXPECT_EQ(offsetof(page_header, stacks_until), 168U);
   EXPECT_EQ(offsetof(page_header, command), 184U);
   EXPECT_EQ(offsetof(page_header, library), 248U);
+  EXPECT_EQ(offsetof(page_header, locked), 280U);
   EXPECT_EQ(offsetof(cache_slot, name), 48U);
   EXPECT_EQ(offsetof(cache_slot, kind), 112U);
   EXPECT_EQ(offsetof(cache_slot, monitors), 144U);

@@ -4,6 +4,7 @@
 #include "observation/page_file.hpp"
 #include "observation/process_identity.hpp"
 #include "os/file.hpp"
+#include "support/fixtures/forged_page.hpp"
 #include "support/fixtures/local_fixture.hpp"
 #include "support/fixtures/statistics_pages.hpp"
 #include "support/host/sanitized.hpp"
@@ -17,12 +18,17 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <pthread.h>
 #include <sched.h>
 #include <set>
+#include <string>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -235,6 +241,22 @@ TEST_F(statistics_page_file, child_forked_within_a_miss_ends_the_miss_without_th
   });
 }
 
+TEST_F(statistics_page_file, of_another_copy_of_the_library_is_kept_where_no_descriptor_is_left) {
+  run_in_child([] {
+    auto first = observation::make_page_file().value();
+    ASSERT_TRUE(observation::show(first));
+    auto second = observation::make_page_file().value();
+    const rlimit none{0, 0};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    ASSERT_TRUE(observation::show(second));
+    EXPECT_NE(first.path, second.path);
+    struct stat seen{};
+    EXPECT_EQ(::stat(first.path.c_str(), &seen), 0);
+    EXPECT_EQ(::stat(second.path.c_str(), &seen), 0);
+    for (const auto* one : {&first, &second}) ::unlink(one->path.c_str());  // they have no header
+  });
+}
+
 // The file was left by another program of the same process: exec(2) keeps its number and start time.
 TEST_F(statistics_page_file, left_by_an_earlier_program_is_replaced) {
   run_in_child([] {
@@ -396,6 +418,55 @@ TEST_F(statistics_page_file, of_long_ended_processes_are_removed) {
   });
 }
 
+// Writes the header of a page of a process that ended, as it published for the last time so many ms ago.
+std::string leave_page(const std::string& folder, int number, std::uint64_t ms) {
+  forged_page left;
+  left.header.pid = 4194304 + number;  // above the kernel's limit
+  left.header.locked = 1;
+  left.header.published_at -= ms * 1'000'000;
+  auto path = folder + "/" + std::to_string(left.header.pid) + ".1.1.0";
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&left.header), sizeof left.header);
+  return path;
+}
+
+void empty_folder() {
+  const auto all = observation::list_pages(page_folder::path());
+  for (std::size_t i = 0; all && i < all->size(); ++i) std::filesystem::remove((*all)[i]);
+}
+
+TEST_F(statistics_page_file, of_ended_processes_are_removed_but_for_the_newest) {
+  constexpr int kept = 64;
+  empty_folder();
+  std::vector<std::string> left;
+  for (int i = 0; i < 2 * kept; ++i) left.push_back(leave_page(folder, i, 100 * static_cast<std::uint64_t>(i)));
+  const os::file running(::open(left.back().c_str(), O_RDWR | O_CLOEXEC));
+  forged_page page;
+  page.header.locked = 1;
+  page.header.published_at -= 60'000'000'000;
+  ASSERT_EQ(::pwrite(running.number(), &page.header, sizeof page.header, 0), ssize_t{sizeof page.header});
+  ASSERT_EQ(::flock(running.number(), LOCK_EX | LOCK_NB), 0);
+  std::vector<std::unique_ptr<child_process>> children(8);
+  for (auto& one : children) one = std::make_unique<child_process>(use_cache_and_wait);
+  for (const auto& one : children) ASSERT_TRUE(one->talk().receive<int>());
+  for (const auto& one : children) one->kill();
+  for (int i = 0; i < 2 * kept; ++i) {
+    const bool stays = i < kept || i == 2 * kept - 1;  // the last one's process runs
+    EXPECT_EQ(std::filesystem::remove(left[static_cast<std::size_t>(i)]), stays) << i;
+  }
+}
+
+TEST_F(statistics_page_file, of_very_many_ended_processes_are_removed_by_and_by) {
+  empty_folder();
+  constexpr int very_many = 1000;
+  for (int i = 0; i < very_many; ++i) leave_page(folder, i, static_cast<std::uint64_t>(i));
+  const auto count = [&] { return static_cast<int>(observation::list_pages(folder).value().size()); };
+  run_in_child([] { const local_fixture f(publishing("first")); });
+  EXPECT_GE(count(), very_many - (256 - 64)) << "one process does not look at all";
+  for (int i = 0; i < 8; ++i) run_in_child([] { const local_fixture f(publishing("next")); });
+  EXPECT_LE(count(), 64 + 1) << "and the page of the last child";
+  empty_folder();
+}
+
 TEST_F(statistics_page_file, left_by_a_process_killed_while_it_made_one_is_removed_after_an_hour) {
   const auto name = [&](int number) { return folder + "/4194305.1.1.94112-" + std::to_string(number) + ".new"; };
   const auto make = [](const std::string& path) {
@@ -430,6 +501,23 @@ TEST_F(statistics_page_file, no_reader_sees_one_that_is_being_made) {
     }
   }
   EXPECT_TRUE(maker.runs());
+}
+
+TEST_F(statistics_page_file, of_a_running_process_is_found_after_any_number_of_ended_ones_with_its_pid) {
+  forged_page ended;
+  ended.header.start_time = 1;
+  std::vector<std::string> paths{ended.write(folder)};
+  for (int i = 1; i < 100; ++i) {
+    paths.push_back(paths[0].substr(0, paths[0].rfind('.') + 1) + std::to_string(i));
+    std::filesystem::create_hard_link(paths[0], paths.back());
+  }
+  const auto last = observation::find_page(folder, ::getpid());
+  paths.push_back(forged_page().write(folder));
+  const auto running = observation::find_page(folder, ::getpid());
+  ASSERT_TRUE(last && running);
+  EXPECT_NE(*last, *running);
+  EXPECT_EQ(*running, paths.back());
+  for (const auto& one : paths) std::filesystem::remove(one);
 }
 
 TEST_F(statistics_page_file, strange_names_in_the_folder_are_no_pages) {

@@ -218,6 +218,7 @@ struct page_header {
   std::uint64_t ranges_gone;       ///< events that the process's monitors put onto its event log
   std::array<char, 64> command;    ///< the program's name
   std::array<char, 32> library;    ///< the version of pinfold
+  std::uint64_t locked;            ///< 1: the process has the file's lock (flock(2)) for as long as it runs
 };
 inline constexpr std::size_t header_bytes = 4096;  ///< what the header occupies; the rest is 0
 static_assert(sizeof(page_header) <= header_bytes);
