@@ -2,6 +2,7 @@
 #include "node_budget/shared_file.hpp"
 
 #include "os/check.hpp"
+#include "os/own_user.hpp"
 #include "os/size_limit.hpp"
 
 #include <algorithm>
@@ -69,7 +70,7 @@ result<void> check_file(const os::file& found) noexcept {
   struct stat seen{};
   if (::fstat(found.number(), &seen) != 0) return os::fail_system("cannot look at the account's file");
   if (!S_ISREG(seen.st_mode)) return fail(errc::invalid_handle, "the account's file is not a regular file");
-  if (seen.st_uid != ::geteuid() || (seen.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+  if (!os::is_own_file(found.number(), seen) || (seen.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     return fail(errc::invalid_handle, "the account's file belongs to another user, or others may use it");
   if (seen.st_size != sizeof(account)) return fail(errc::invalid_handle, "the account's file has the wrong size");
   return {};

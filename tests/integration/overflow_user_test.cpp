@@ -2,6 +2,7 @@
 // A process that is user 65534 in a user namespace: the kernel shows it all users that the namespace does not
 // have under this number, too.
 #include "fd_passing/wire.hpp"
+#include "observation/page_file.hpp"
 #include "os/own_user.hpp"
 #include "support/processes/child_process.hpp"
 #include "support/processes/pid_namespace.hpp"
@@ -12,8 +13,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <grp.h>
 #include <optional>
 #include <sched.h>
@@ -36,10 +40,23 @@ bool become(uid_t user) {
   return ::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 && ::setresuid(user, user, user) == 0;
 }
 
-bool owns(const path& name) {
-  const os::file opened(::open(name.data(), O_WRONLY | O_CLOEXEC));
+struct question {
+  bool of_folder;
+  path name;
+};
+
+bool owns_file(const char* name) {
+  const os::file opened(::open(name, O_WRONLY | O_CLOEXEC));
   struct stat seen{};
   return ::fstat(opened.number(), &seen) == 0 && os::is_own_file(opened.number(), seen);
+}
+bool publishes_in_folder(const char* name) {
+  ::setenv("PINFOLD_STATS_DIR", name, 1);
+  const auto made = observation::make_page_file();
+  return made || made.error().native != EPERM;
+}
+bool owns(const question& asked) {
+  return asked.of_folder ? publishes_in_folder(asked.name.data()) : owns_file(asked.name.data());
 }
 
 /// Exports memory, and says of files whether they are its own.
@@ -49,8 +66,8 @@ int export_as_nobody(line& parent) {
   auto exporter = memfd_exporter::create({.serve = true, .release = true}).value();
   const auto buffer = exporter.allocate(4096).value();
   parent.send(buffer.handle());
-  while (const auto name = parent.receive<path>())
-    if (!parent.send(owns(*name))) return 1;
+  while (const auto asked = parent.receive<question>())
+    if (!parent.send(owns(*asked))) return 1;
   return 0;
 }
 
@@ -122,8 +139,19 @@ TEST_F(overflow_user, only_its_own_files_are_its_own) {
     const os::file made(::mkstemp(name.data()));
     ASSERT_EQ(::fchown(made.number(), user, user), 0);
     ASSERT_EQ(::fchmod(made.number(), 0666), 0);
-    EXPECT_EQ(exporter->ask<bool>(name), user == first_mapped + nobody) << user;
+    EXPECT_EQ(exporter->ask<bool>(question{false, name}), user == first_mapped + nobody) << user;
     ::unlink(name.data());
+  }
+}
+
+TEST_F(overflow_user, only_its_own_folders_are_its_own) {
+  for (const uid_t user : {1234U, first_mapped + nobody}) {
+    path name{"/tmp/pinfold-overflow-XXXXXX"};
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    ASSERT_EQ(::chown(name.data(), user, user), 0);
+    ASSERT_EQ(::chmod(name.data(), 0755), 0);
+    EXPECT_EQ(exporter->ask<bool>(question{true, name}), user == first_mapped + nobody) << user;
+    std::filesystem::remove_all(name.data());
   }
 }
 
