@@ -47,6 +47,14 @@ std::string absolute(std::string folder) {
   return first + "/" + folder;
 }
 
+// Reads the header only: a process's user may put any number of pages into the folder, each with many caches.
+bool may_run(const std::string& path, std::optional<std::uint32_t> owner) {
+  const detail::no_cancellation guard;
+  const auto from = page_source::open(path, false, owner);
+  const auto header = from ? from->header() : tl::unexpected(from.error());
+  return header && from->life_of_process(*header) != process_life::ended;
+}
+
 }  // namespace
 
 std::string page_directory() {
@@ -80,9 +88,8 @@ result<std::string> find_page(const std::string& directory, std::int32_t pid, st
   std::string last;
   for (const auto& path : *all) {
     if (pid_of(std::string_view(path).substr(directory.size() + 1)) != pid) continue;
+    if (may_run(path, owner)) return path;
     last = path;
-    const auto seen = read_page(path, owner);
-    if (seen && seen->state != process_state::ended) return path;
   }
   if (last.empty()) return fail_errno(errc::invalid_handle, ENOENT, "the process publishes no statistics page");
   return last;

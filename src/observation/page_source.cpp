@@ -56,9 +56,10 @@ result<page_header> page_source::header() const noexcept {
   if (found.magic != page_magic) return fail(errc::invalid_handle, "the file is no statistics page, or is damaged");
   if (found.version != page_version) return fail(errc::unsupported, "the statistics page is of another version");
   constexpr std::uint64_t largest_page = std::uint64_t{1} << 30U;
+  constexpr std::uint64_t most_slots = 4 * most_caches;  // a later release may have more than this one
   constexpr std::uint64_t most = 1U << 16U;
   const bool good = found.page_bytes <= largest_page &&
-                    fits(found, found.caches_from, found.cache_bytes, found.caches, sizeof(cache_slot), 1024) &&
+                    fits(found, found.caches_from, found.cache_bytes, found.caches, sizeof(cache_slot), most_slots) &&
                     fits(found, found.events_from, found.event_bytes, found.events, sizeof(event_record), most) &&
                     fits(found, found.stacks_from, found.stack_bytes, found.stacks, sizeof(stack_record), most) &&
                     found.events > 0 && found.stacks > 0;

@@ -280,6 +280,76 @@ TEST_F(cli_top, reads_a_thousand_pages) {
   EXPECT_LT(seen.at("reading_s"), 5.0) << "0.2 s on a machine that does nothing else";
 }
 
+TEST_F(cli_top, pages_that_are_not_named_as_the_processs_are_not_read) {
+  const auto own = std::to_string(::getpid());
+  const auto path = forged_page().write(folder_);
+  EXPECT_EQ(top(own).at("processes").size(), 1U);
+  std::filesystem::rename(path, folder_ / "5000000.1.1.0");
+  EXPECT_EQ(run("top --once --json " + own).status, 1);
+}
+
+TEST_F(cli_top, reads_so_many_pages_of_one_process_and_no_more) {
+  const auto own = std::to_string(::getpid());
+  const auto path = forged_page().write(folder_);
+  for (std::size_t i = 0; i < observation::most_pages_of_process; ++i)
+    std::filesystem::create_hard_link(path, folder_ / (own + ".1.1." + std::to_string(i + 1)));
+  const auto seen = top(own);
+  EXPECT_EQ(seen.at("processes").size(), observation::most_pages_of_process);
+  EXPECT_EQ(seen.at("unreadable").size(), 1U);
+  const auto metrics = run("metrics " + own);
+  EXPECT_EQ(metrics.status, 1);
+  EXPECT_NE(metrics.complaints.find("too many pages"), std::string::npos) << metrics.complaints;
+}
+
+TEST_F(cli_top, reads_so_many_caches_of_one_process_and_no_more) {
+  const auto own = std::to_string(::getpid());
+  forged_page page;
+  page.header.caches_made = observation::most_caches;
+  auto bytes = page.bytes();
+  for (std::size_t i = 1; i < observation::most_caches; ++i)
+    std::memcpy(bytes.data() + observation::caches_from + i * observation::cache_slot_bytes, &page.cache,
+                sizeof page.cache);
+  const auto path = page.write(folder_);
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  for (int i = 1; i < 5; ++i) std::filesystem::create_hard_link(path, folder_ / (own + ".1.1." + std::to_string(i)));
+  EXPECT_EQ(top("").at("processes").size(), 5U);
+  const auto seen = top(own);
+  EXPECT_EQ(seen.at("processes").size(), 4U) << "they have 256 caches";
+  EXPECT_EQ(seen.at("unreadable").size(), 1U);
+}
+
+// As PID 1 of each container has, where containers share the folder.
+TEST_F(cli_top, page_of_a_running_process_is_read_after_many_of_ended_ones_with_its_pid) {
+  const auto own = std::to_string(::getpid());
+  forged_page running;
+  running.header.locked = 1;
+  set_text(running.cache.name, "alive");
+  const int file = ::open(running.write(folder_).c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(file, LOCK_EX | LOCK_NB), 0);
+  forged_page ended;
+  ended.header.start_time = 1;
+  const auto path = ended.write(folder_);
+  constexpr auto most = observation::most_pages_of_process;
+  for (std::size_t i = 1; i <= most; ++i)
+    std::filesystem::create_hard_link(path, folder_ / (own + ".1.1." + std::to_string(i)));
+
+  const auto all = top("");
+  EXPECT_EQ(all.at("processes").size(), most + 2);
+  EXPECT_EQ(all.at("unreadable").size(), 0U);
+  const auto metrics = run("metrics");
+  EXPECT_EQ(metrics.status, 0) << metrics.complaints;
+  EXPECT_NE(metrics.out.find("alive"), std::string::npos);
+
+  const auto named = top(own);
+  EXPECT_EQ(named.at("processes").size(), most);
+  EXPECT_EQ(std::ranges::count_if(named.at("processes"), [](const json& one) { return one.at("state") != "ended"; }),
+            1);
+  EXPECT_EQ(run("watch --seconds 100ms " + own).complaints, "") << "it would say that the process was killed";
+  ::chmod(folder_.c_str(), 0777);
+  EXPECT_EQ(top("").at("processes").size(), most) << "others may write to the folder";
+  ::close(file);
+}
+
 TEST_F(cli_top, damaged_pages_do_not_crash_it) {
   const char* given = std::getenv("PINFOLD_TEST_SEED");
   const auto seed = given != nullptr ? std::stoull(given) : std::random_device()();

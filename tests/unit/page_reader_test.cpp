@@ -131,6 +131,17 @@ TEST_F(page_reader, reads_larger_slots_of_a_later_release) {
   EXPECT_EQ(seen->caches[0].name, "real");
 }
 
+TEST_F(page_reader, refuses_more_slots_than_any_release_needs) {
+  for (const std::uint32_t slots : {256U, 257U}) {
+    auto forged = real();
+    forged.resize(caches_from + slots * cache_slot_bytes);
+    put(forged, offsetof(page_header, caches), slots);
+    put(forged, offsetof(page_header, page_bytes), static_cast<std::uint64_t>(forged.size()));
+    write(forged);
+    EXPECT_EQ(read_page(path).has_value(), slots == 256) << slots;
+  }
+}
+
 TEST_F(page_reader, survives_every_changed_word_of_the_header) {
   for (std::size_t at = 0; at < sizeof(page_header); at += 4)
     for (const std::uint32_t value : {0U, 1U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {

@@ -79,9 +79,9 @@ struct process_snapshot {
 /// system's, with its `errno`. Throws `std::bad_alloc`.
 [[nodiscard]] PINFOLD_EXPORT result<std::vector<std::string>> list_pages(const std::string& directory);
 
-/// Returns the path of the page of a process, by its pid: of the running one if several are there. Errors:
-/// `invalid_handle` when there is none, with ENOENT.
-[[nodiscard]] PINFOLD_EXPORT result<std::string> find_page(const std::string& directory, std::int32_t pid);
+/// How many pages with one PID a reader of another user's folder should read at most: that user may put any number of
+/// them there. `find_page` looks at all, and reads none of their caches.
+inline constexpr std::size_t most_pages_of_process = 64;
 
 /// Returns the path of the page of a process, by its pid: of the running one if several are there. Reads them as
 /// `read_page` does. Errors: `invalid_handle` when there is none, with ENOENT.

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "top/sample.hpp"
 
-#include "cli/failure.hpp"
 #include "top/figures.hpp"
 
-#include <pinfold/error.hpp>
 #include <pinfold/observation/counters.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
+#include <utility>
 
 namespace tool::top {
 namespace {
@@ -32,23 +30,13 @@ double in_seconds(std::chrono::nanoseconds time) { return std::max(0.0, std::chr
 sampler::sampler(page_folder folder, std::vector<std::size_t> only)
     : folder_(std::move(folder)), only_(std::move(only)) {}
 
-bool sampler::wants(std::int32_t pid) const {
-  return only_.empty() || std::ranges::find(only_, static_cast<std::size_t>(pid)) != only_.end();
-}
-
 sample sampler::take() {
   const auto start = std::chrono::steady_clock::now();
   sample taken;
   std::map<key, earlier> published;
-  for (const auto& path : need(pinfold::observation::list_pages(folder_.path), folder_.path)) {
-    auto read = pinfold::observation::read_page(path, folder_.owner);
-    if (!read && read.error().native == ENOENT) continue;  // the process ended meanwhile
-    if (!read) {
-      taken.unreadable.push_back({path, pinfold::describe(read.error())});
-      continue;
-    }
-    if (wants(read->pid)) taken.processes.push_back(compared(*std::move(read), published));
-  }
+  auto read = read_pages(folder_, only_);
+  for (auto& one : read.processes) taken.processes.push_back(compared(std::move(one), published));
+  taken.unreadable = std::move(read.unreadable);
   earlier_ = std::move(published);
   taken.reading = std::chrono::steady_clock::now() - start;
   return taken;

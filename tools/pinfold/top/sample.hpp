@@ -4,6 +4,8 @@
 #pragma once
 
 #include "cli/page_folder.hpp"
+#include "cli/pages.hpp"
+
 #include <pinfold/observation/reader.hpp>
 #include <pinfold/statistics.hpp>
 
@@ -40,12 +42,6 @@ struct process_sample {
   holdings held;
 };
 
-/// A page that cannot be read.
-struct unreadable_page {
-  std::string path;
-  std::string why;
-};
-
 struct sample {
   std::vector<process_sample> processes;
   std::vector<unreadable_page> unreadable;
@@ -73,7 +69,6 @@ class sampler {
   };
   using key = std::pair<std::string, std::uint32_t>;  // the page's path, and the cache's number
 
-  [[nodiscard]] bool wants(std::int32_t pid) const;
   [[nodiscard]] process_sample compared(pinfold::observation::process_snapshot read,
                                         std::map<key, earlier>& published) const;
 
