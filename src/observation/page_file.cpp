@@ -178,7 +178,6 @@ bool is_locked(const std::string& path) noexcept {
 result<std::byte*> map(const os::file& fresh) noexcept {
   void* const at = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fresh.number(), 0);
   if (at == MAP_FAILED) return os::fail_system("cannot map the statistics page");
-  static_cast<void>(::madvise(at, page_bytes, MADV_DONTFORK));
   return static_cast<std::byte*>(at);
 }
 
@@ -200,9 +199,9 @@ result<void> fill(const std::string& path, std::size_t from, std::size_t bytes) 
 }
 
 void replace(std::byte* memory) noexcept {
-  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-  void* const at = ::mmap(memory, page_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (at != MAP_FAILED && at != memory) ::munmap(at, page_bytes);  // before Linux 4.17
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  [[maybe_unused]] const void* const replaced = ::mmap(memory, page_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  PINFOLD_ASSERT(replaced == memory, "the kernel replaces a page at its place");
 }
 
 namespace {

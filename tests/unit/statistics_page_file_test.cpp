@@ -241,6 +241,40 @@ TEST_F(statistics_page_file, child_forked_within_a_miss_ends_the_miss_without_th
   });
 }
 
+// As an allocator's handler may, it maps memory in children, before the library's own handler runs there.
+std::atomic<bool> maps_in_children{false};
+std::array<std::byte*, 400> mapped_in_child{};
+constexpr std::size_t mapped_bytes = 0x10000;
+void map_in_child() {
+  if (!maps_in_children.load(std::memory_order_seq_cst)) return;
+  for (auto& at : mapped_in_child)
+    at = static_cast<std::byte*>(
+        ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+[[gnu::constructor(101)]] void be_the_first_handler() { ::pthread_atfork(nullptr, nullptr, map_in_child); }
+
+TEST_F(statistics_page_file, child_forked_within_a_miss_writes_to_no_memory_that_other_handlers_mapped) {
+  run_in_child([] {
+    local_fixture f(publishing("parent"));
+    const auto first = ::getpid();
+    pid_t child = -1;
+    f.device->on_open = [&] {
+      maps_in_children = true;
+      child = ::fork();
+    };
+    f.touch(base, base + 0x1000);
+    if (::getpid() != first) {
+      const bool clean = std::ranges::all_of(mapped_in_child, [](const std::byte* at) {
+        return std::all_of(at, at + mapped_bytes, [](std::byte one) { return one == std::byte{0}; });
+      });
+      std::_Exit(clean ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  });
+}
+
 TEST_F(statistics_page_file, of_another_copy_of_the_library_is_kept_where_no_descriptor_is_left) {
   run_in_child([] {
     auto first = observation::make_page_file().value();
