@@ -102,6 +102,7 @@ result<void> event_reader::want_stacks(std::chrono::nanoseconds how_long) noexce
   if (!state_->to.file()) {
     auto to = page_source::open(state_->path, true);
     if (!to) return tl::unexpected(to.error());
+    if (!to->is_same_file(state_->from)) return fail(errc::invalid_handle, "another file has the page's name now");
     state_->to = *std::move(to);
   }
   const auto until = now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(how_long.count(), 0));

@@ -38,6 +38,13 @@ result<page_source> page_source::open(const std::string& path, bool writable,
   return made;
 }
 
+bool page_source::is_same_file(const page_source& other) const noexcept {
+  struct stat one{};
+  struct stat two{};
+  return ::fstat(file_.number(), &one) == 0 && ::fstat(other.file_.number(), &two) == 0 && one.st_dev == two.st_dev &&
+         one.st_ino == two.st_ino;
+}
+
 result<void> page_source::read(std::uint64_t from, std::span<std::byte> into) const noexcept {
   while (!into.empty()) {
     const auto got = ::pread(file_.number(), into.data(), into.size(), static_cast<off_t>(from));

@@ -42,6 +42,9 @@ class page_source {
 
   [[nodiscard]] const os::file& file() const noexcept { return file_; }
 
+  /// Returns whether both have one file open: the name may refer to another file by now.
+  [[nodiscard]] bool is_same_file(const page_source& other) const noexcept;
+
  private:
   os::file file_;
 };

@@ -8,7 +8,11 @@
 #include <pinfold/observation/reader.hpp>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
+#include <string>
 #include <sys/mman.h>
 #include <thread>
 #include <vector>
@@ -177,6 +181,25 @@ TEST_F(statistics_page_events, unmaps_have_the_stack_of_their_caller_on_request)
     EXPECT_GE(with->stack.size(), 3U);
     ASSERT_TRUE(events.want_stacks(0s));
     EXPECT_TRUE(find(unmap())->stack.empty());
+  });
+}
+
+// Names of pages look like addresses of the Internet, as other files' names do.
+TEST_F(statistics_page_events, request_for_stacks_is_written_to_no_other_file_of_the_pages_name) {
+  run_in_child([] {
+    const local_fixture f(publishing("moved"));
+    auto events = reader();
+    const auto path = page_of().path;
+    std::filesystem::rename(path, path + ".moved");
+    std::ofstream(path) << std::string(1000, 'x');
+    const auto refused = events.want_stacks(60s);
+    std::filesystem::remove(path + ".moved");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, errc::invalid_handle);
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    EXPECT_EQ(text.str(), std::string(1000, 'x'));
+    std::filesystem::remove(path);
   });
 }
 
