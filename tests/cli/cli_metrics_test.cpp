@@ -9,10 +9,19 @@
 #include "support/processes/metrics_server.hpp"
 #include "support/processes/tool_run.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace pinfold::testing::cli_metrics_test {
@@ -178,6 +187,28 @@ TEST_F(cli_metrics, leaves_a_file_that_took_the_name_of_its_socket) {
   EXPECT_TRUE(std::filesystem::is_socket(path)) << "it is that of the second server";
   EXPECT_EQ(second.end(), 0);
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+/// Returns the `errno` value of a connect, or 0.
+int look_at(const std::string& path) {
+  sockaddr_un at{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  const int one = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int seen = ::connect(one, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 ? 0 : errno;
+  ::close(one);
+  return seen;
+}
+
+TEST_F(cli_metrics, removes_the_name_of_its_socket_while_it_listens) {
+  if (!tool_serves()) GTEST_SKIP() << "built without libmicrohttpd";
+  const auto path = folder.path() + "/metrics";
+  for (int round = 0; round < 20; ++round) {
+    metrics_server server(path);
+    const std::jthread ending([&] { EXPECT_EQ(server.end(), 0); });
+    int seen = 0;
+    while (seen != ENOENT && seen != ECONNREFUSED) seen = look_at(path);
+    ASSERT_EQ(seen, ENOENT) << "another server would take the name just before it is removed";
+  }
 }
 
 TEST_F(cli_metrics, refuses_what_is_no_get_of_metrics) {

@@ -4,25 +4,57 @@
 /// age.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <mutex>
+#include <new>
+#include <sys/socket.h>
 
 namespace tool {
 
 class connections {
  public:
-  /// Note a connection's begin, and its end, before its socket is closed. For the server's thread. Without memory for
-  /// the note, the connection has no limit of age.
-  void begun(int socket) noexcept;
-  void ended(int socket) noexcept;
+  /// More than `most` are never kept: the oldest one is cut.
+  explicit connections(std::size_t most) noexcept : most_(most) {}
 
-  /// Shuts connections down that are older; the server then closes them. For any thread.
-  void cut_older_than(std::chrono::nanoseconds age) noexcept;
+  /// Notes a connection's begin. For the server's thread.
+  void begun(int socket) noexcept {
+    const std::scoped_lock held(mutex_);
+    try {
+      begun_[socket] = std::chrono::steady_clock::now();
+    } catch (const std::bad_alloc&) {
+      ::shutdown(socket, SHUT_RDWR);  // a connection that nothing would cut
+    }
+    if (begun_.size() > most_) cut(std::ranges::min_element(begun_, {}, &noted::second));
+  }
+
+  /// Notes its end, before its socket is closed. For the server's thread.
+  void ended(int socket) noexcept {
+    const std::scoped_lock held(mutex_);
+    begun_.erase(socket);
+  }
+
+  /// Cuts connections that are older. For any thread.
+  void cut_older_than(std::chrono::nanoseconds age) noexcept {
+    const std::scoped_lock held(mutex_);  // the server cannot close these sockets meanwhile
+    const auto limit = std::chrono::steady_clock::now() - age;
+    for (auto at = begun_.begin(); at != begun_.end();) at->second < limit ? at = cut(at) : ++at;
+  }
 
  private:
+  using all = std::map<int, std::chrono::steady_clock::time_point>;
+  using noted = all::value_type;
+
+  all::iterator cut(all::iterator which) noexcept {
+    ::shutdown(which->first, SHUT_RDWR);
+    return begun_.erase(which);
+  }
+
+  std::size_t most_;
   std::mutex mutex_;
-  std::map<int, std::chrono::steady_clock::time_point> begun_;
+  all begun_;
 };
 
 }  // namespace tool

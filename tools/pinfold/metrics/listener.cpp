@@ -57,6 +57,8 @@ int bound_and_listening(const Address& at, const std::string& address) {
   if (made < 0) refuse(address);
   const int yes = 1;
   ::setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  const int most_unread = 1 << 17;  // the kernel's memory for a client that does not read
+  ::setsockopt(made, SOL_SOCKET, SO_SNDBUF, &most_unread, sizeof most_unread);
   if (::bind(made, generic(at), sizeof at) == 0 && ::listen(made, SOMAXCONN) == 0) return made;
   const int problem = errno;
   ::close(made);
