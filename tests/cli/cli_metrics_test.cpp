@@ -131,6 +131,38 @@ TEST_F(cli_metrics, writes_a_file_again_and_again) {
   EXPECT_EQ(awaits("1"), "1");
 }
 
+TEST_F(cli_metrics, writes_a_file_again_once_there_is_room) {
+  const auto path = folder.path() + "/pinfold.prom";
+  const auto said = folder.path() + "/.said";
+  child_process writer([&](line&) {
+    std::freopen(said.c_str(), "w", stderr);
+    return ::execl(tool().c_str(), "pinfold", "metrics", "--output", path.c_str(), "--interval", "0.1", nullptr);
+  });
+  const auto awaits = [](const auto& done) {
+    for (int i = 0; i < 6000 && !done(); ++i) ::usleep(10'000);
+    return done();
+  };
+  const auto shows = [&](const std::string& pages) { return value_of(contents_of(path), "pinfold_pages") == pages; };
+  const auto says = [&](const std::string& words) { return contents_of(said).find(words) != std::string::npos; };
+  ASSERT_TRUE(awaits([&] { return shows("0"); }));
+  rlimit room{};
+  ASSERT_EQ(::prlimit(writer.pid(), RLIMIT_FSIZE, nullptr, &room), 0);
+  const rlimit none{200, room.rlim_max};  // enough for what it says
+  ASSERT_EQ(::prlimit(writer.pid(), RLIMIT_FSIZE, &none, nullptr), 0);
+  ASSERT_TRUE(awaits([&] { return says("cannot write the file: File too large"); })) << contents_of(said);
+  forged_page().write(folder.path());
+  ::usleep(500'000);
+  EXPECT_TRUE(shows("0") && writer.runs());
+  ASSERT_EQ(::prlimit(writer.pid(), RLIMIT_FSIZE, &room, nullptr), 0);
+  EXPECT_TRUE(awaits([&] { return shows("1") && says("is written again"); }));
+  ::kill(writer.pid(), SIGTERM);
+  EXPECT_EQ(writer.reap(), 0);
+  const auto text = contents_of(said);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2) << text;
+  for (const auto& one : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_EQ(one.path().string().find("prom."), std::string::npos) << "left over";
+}
+
 TEST_F(cli_metrics, says_what_it_cannot_do) {
   expect_each_refused({{"metrics 0", "0"},
                        {"metrics --interval 1s", "--output"},

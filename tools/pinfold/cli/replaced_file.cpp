@@ -4,6 +4,7 @@
 #include "cli/failure.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +36,7 @@ class output_file {
 
   // Returns the `errno` value of a failure, else 0.
   int write(std::string_view rest) noexcept {
+    std::signal(SIGXFSZ, SIG_IGN);
     while (!rest.empty()) {
       const auto done = ::write(descriptor_, rest.data(), rest.size());
       if (done < 0 && errno != EINTR) return errno;

@@ -12,10 +12,13 @@
 #include <pinfold/observation/open_metrics.hpp>
 
 #include <chrono>
+#include <csignal>
+#include <exception>
 #include <fmt/format.h>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -50,15 +53,35 @@ void expect_pages(const metrics_command& command, const collected& seen) {
   throw failure(no_page(command.pids.front(), find_page_folder(command.pids).path));
 }
 
+// Never waits: the signals that end the tool are blocked.
+void write_once(const metrics_command& command, const std::string& path) {
+  replace_file(path, collect(command.pids).text(format_of(command)), for_all, false);
+}
+
+// Returns why it could not be written, or nothing.
+std::string try_to_write(const metrics_command& command, const std::string& path) {
+  try {
+    write_once(command, path);
+    return {};
+  } catch (const std::exception& problem) {
+    return problem.what();
+  }
+}
+
+// A disk is full for a while: only the first file must be written. Complains once of each reason.
 int write_repeatedly(const metrics_command& command, const std::string& path) {
   const ending_signals ending;
+  std::signal(SIGPIPE, SIG_IGN);  // a complaint may have no reader
   const auto period =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(command.interval_s));
-  do {
-    const auto seen = collect(command.pids);
-    replace_file(path, seen.text(format_of(command)), for_all);
-  } while (!ending.arrived_within(period));
-  return success;
+  write_once(command, path);
+  std::string reason;
+  while (!ending.arrived_within(period)) {
+    const auto before = std::exchange(reason, try_to_write(command, path));
+    if (reason == before) continue;
+    static_cast<void>(complain("", failure(reason.empty() ? path + ": is written again" : reason), something_failed));
+  }
+  return reason.empty() ? success : something_failed;
 }
 
 int metrics(const metrics_command& command) {
@@ -106,9 +129,10 @@ void add_metrics(CLI::App& app, action& chosen) {
       "A process publishes its statistics with PINFOLD_STATS=on or `publish_statistics`. Prometheus scrapes `--listen "
       "127.0.0.1:PORT`, which every user of the host can read; a socket at a path is for this user only: `curl "
       "--unix-socket PATH http://localhost/metrics`. A client's Accept header chooses the format. node-exporter's "
-      "textfile collector reads `--output FOLDER/pinfold.prom --interval 15s`. The exit status is 1 if a page cannot "
-      "be "
-      "read. docs/operate/metrics.md has the names, alerts and a dashboard.");
+      "textfile collector reads `--output FOLDER/pinfold.prom --interval 15s`. While such a file cannot be written "
+      "again, as on a full disk, it keeps the old samples; the reason is on standard error once, and so is the end of "
+      "the trouble. The exit status is 1 if a page cannot be read, or the last file not be written. "
+      "docs/operate/metrics.md has the names, alerts and a dashboard.");
   own->callback([command, &chosen] { chosen = [command] { return metrics(*command); }; });
 }
 
