@@ -80,14 +80,15 @@ class watcher {
   void run() {
     read_caches();
     if (killed_ && !command_.oldest) throw failure(how_it_ended() + "; --oldest shows its last events");
-    const auto end = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(
-                                               std::chrono::duration<double>(command_.seconds));
+    if (command_.seconds > 0)
+      end_ = steady_clock::now() +
+             std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(command_.seconds));
     while (true) {
       if (command_.stacks) ask_for_stacks();
       const bool last = killed_ || has_ended();  // before the events: what it wrote until then is read
       print_new();
       if (last && !done_) fmt::print(stderr, "pinfold watch: {}\n", how_it_ended());
-      if (done_ || last || (command_.seconds > 0 && steady_clock::now() >= end)) return;
+      if (done_ || last || is_over()) return;
       std::this_thread::sleep_for(between_looks);
     }
   }
@@ -108,6 +109,8 @@ class watcher {
     return fmt::format("process {} {}", command_.process, killed_ ? "was killed, or crashed" : "exited");
   }
 
+  [[nodiscard]] bool is_over() const { return steady_clock::now() >= end_; }
+
   [[nodiscard]] bool has_ended() { return steady_clock::now() - looked_at_ >= 500ms && !read_caches(); }
 
   // Returns whether the process runs.
@@ -126,7 +129,8 @@ class watcher {
     if (reader_.lost() != lost) say_lost(reader_.lost() - lost);
     if (std::ranges::any_of(events, [](const auto& one) { return failed_call(one.record).has_value(); })) read_caches();
     for (const auto& one : events) {
-      if (done_ || !is_wanted(one)) continue;
+      if (done_ || (names_ && is_over())) break;  // names may take long
+      if (!is_wanted(one)) continue;
       print(one);
       done_ = ++printed_ == command_.limit;
     }
@@ -186,6 +190,7 @@ class watcher {
   event_reader reader_;
   std::optional<watch::symbols> names_;
   std::map<std::uint32_t, pinfold::observation::cache_snapshot> caches_;
+  steady_clock::time_point end_ = steady_clock::time_point::max();
   steady_clock::time_point asked_at_{};
   steady_clock::time_point looked_at_{};
   std::size_t printed_ = 0;
