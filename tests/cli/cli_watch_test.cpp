@@ -143,21 +143,27 @@ TEST_F(cli_watch, kinds_that_are_not_asked_for_are_left_out) {
 }
 
 TEST_F(cli_watch, ends_with_the_process) {
-  child_process child([](line& talk) {
-    local_fixture f({.name = "ends", .publish_statistics = true});
-    talk.send(true);
-    static_cast<void>(talk.receive<bool>());
-    std::this_thread::sleep_for(1s);
-    return 0;
-  });
-  ASSERT_TRUE(child.talk().receive<bool>());
-  child.talk().send(true);
-  const auto start = std::chrono::steady_clock::now();
-  const auto seen = run("watch --seconds 20s " + std::to_string(child.pid()));
-  EXPECT_EQ(seen.status, 0);
-  const auto how = " was killed, or crashed";  // or called _exit(2), as here: its page stays
-  EXPECT_NE(seen.complaints.find("process " + std::to_string(child.pid()) + how), std::string::npos) << seen.complaints;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
+  for (const auto life : {1s, 5s, 25s, 125s}) {  // a busy machine may start the command after a shorter life
+    child_process child([life](line& talk) {
+      local_fixture f({.name = "ends", .publish_statistics = true});
+      talk.send(true);
+      static_cast<void>(talk.receive<bool>());
+      std::this_thread::sleep_for(life);
+      return 0;
+    });
+    ASSERT_TRUE(child.talk().receive<bool>());
+    child.talk().send(true);
+    const auto start = std::chrono::steady_clock::now();
+    const auto seen = run("watch --seconds 500s " + std::to_string(child.pid()));
+    if (seen.status != 0 && life < 125s) continue;
+    EXPECT_EQ(seen.status, 0) << seen.complaints;
+    const auto how =
+        " was killed, or crashed, or executed another program";  // or called _exit(2), as here: its page stays
+    EXPECT_NE(seen.complaints.find("process " + std::to_string(child.pid()) + how), std::string::npos)
+        << seen.complaints;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 400s);
+    return;
+  }
 }
 
 TEST_F(cli_watch, shows_what_a_killed_process_did) {
@@ -170,7 +176,9 @@ TEST_F(cli_watch, shows_what_a_killed_process_did) {
   for (const auto& one : seen) EXPECT_EQ(one.at("kind"), "evicted");
   const auto later = run("watch " + std::to_string(child.pid()));  // no event will come
   EXPECT_EQ(later.status, 1);
-  EXPECT_NE(later.complaints.find("was killed, or crashed; --oldest shows its last events"), std::string::npos)
+  EXPECT_NE(
+      later.complaints.find("was killed, or crashed, or executed another program; --oldest shows its last events"),
+      std::string::npos)
       << later.complaints;
 }
 

@@ -106,7 +106,8 @@ class watcher {
 
   // A page that is no longer there belongs to a program that exited.
   [[nodiscard]] std::string how_it_ended() const {
-    return fmt::format("process {} {}", command_.process, killed_ ? "was killed, or crashed" : "exited");
+    return fmt::format("process {} {}", command_.process,
+                       killed_ ? "was killed, or crashed, or executed another program" : "exited");
   }
 
   [[nodiscard]] bool is_over() const { return steady_clock::now() >= end_; }
