@@ -174,6 +174,24 @@ TEST_F(cli_run, without_an_adapter_that_cannot_be_loaded_the_program_runs_as_it_
   EXPECT_EQ(variables_under("--for libfabric").count("FI_HOOK"), 0U);
 }
 
+TEST_F(cli_run, without_an_adapter_whose_path_a_variable_cannot_hold_the_program_runs_as_it_is) {
+  const auto found = [&](const std::string& folder, const std::string& client, const std::string& file) {
+    place(folder + "/" + file);
+    fs::create_directories(root_ / "adapters");
+    fs::create_directory_symlink(root_ / folder, root_ / "adapters" / client);
+    const auto seen = run("run --for " + client + " -- env");
+    EXPECT_EQ(seen.status, 0);
+    fs::remove(root_ / "adapters" / client);
+    const bool named = seen.out.find(root_ / folder) != std::string::npos;
+    EXPECT_NE(named, seen.complaints.find("is split at a character") != std::string::npos) << seen.complaints;
+    return named;
+  };
+  EXPECT_FALSE(found("with a blank", "ucx", "libpinfold-ucx.so"));
+  EXPECT_FALSE(found("with:colon", "ucx", "libpinfold-ucx.so"));
+  EXPECT_TRUE(found("also a blank", "libfabric", "libpinfold-fi.so"));
+  EXPECT_FALSE(found("also:colon", "libfabric", "libpinfold-fi.so"));
+}
+
 TEST_F(cli_run, wrong_usage_is_refused) {
   place("adapters/libfabric/libpinfold-fi.so");
   expect_each_refused({

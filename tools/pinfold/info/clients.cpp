@@ -37,7 +37,8 @@ json facts_of(const std::string& client) {
   try {
     const auto adapter = adapter_for(client, tool_path().parent_path()).string();
     row["adapter"] = adapter;
-    row["why_not"] = why_not_usable(client, adapter);
+    auto why_not = why_not_nameable(client, adapter);
+    row["why_not"] = why_not.empty() ? why_not_usable(client, adapter) : why_not;
     row["works"] = row.at("why_not").get<std::string>().empty();
   } catch (const std::exception& missing) {
     const std::string_view why = missing.what();

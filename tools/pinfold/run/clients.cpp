@@ -85,4 +85,13 @@ std::vector<client_variable> variables_for(const std::string& name, const fs::pa
   return client_named(name).variables(adapter);
 }
 
+std::string why_not_nameable(const std::string& name, const fs::path& adapter) {
+  for (const auto& one : variables_for(name, adapter)) {
+    const auto* const separators = one.name == "LD_PRELOAD" ? ": " : ":";  // as ld.so(8) splits it
+    if (one.separator == ':' && one.value.find_first_of(separators) != std::string::npos)
+      return fmt::format("{} is split at a character in {}", one.name, one.value);
+  }
+  return {};
+}
+
 }  // namespace tool

@@ -31,4 +31,8 @@ struct client_variable {
 [[nodiscard]] std::vector<client_variable> variables_for(const std::string& client,
                                                          const std::filesystem::path& adapter);
 
+/// Returns why a variable cannot hold the adapter's path, which contains a character that separates the parts of the
+/// variable; empty: it can.
+[[nodiscard]] std::string why_not_nameable(const std::string& client, const std::filesystem::path& adapter);
+
 }  // namespace tool

@@ -91,7 +91,9 @@ int become(std::vector<std::string>& program) {
 // A client that cannot load its adapter may end every program, or complain in every process.
 void add_adapter(const std::string& client) {
   const auto adapter = adapter_for(client, tool_path().parent_path());
-  if (const auto why_not = why_not_loadable(adapter); !why_not.empty())
+  auto why_not = why_not_nameable(client, adapter);
+  if (why_not.empty()) why_not = why_not_loadable(adapter);
+  if (!why_not.empty())
     fmt::print(stderr, "pinfold: the program runs without the adapter for {}, which cannot be loaded: {}\n", client,
                why_not);
   else
