@@ -40,7 +40,8 @@ struct settings_error {
                                                                                            cache_options base = {});
 
 /// Returns `base`, changed by the file that PINFOLD_CONFIG names, then by the PINFOLD_ variables themselves. An unknown
-/// variable with the prefix is an error, because it is most likely misspelt.
+/// variable with the prefix is an error, because it is most likely misspelt. A program that has more rights than its
+/// caller (set-user-ID, file capabilities) gets `base`.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<cache_options, settings_error> options_from_environment(
     cache_options base = {});
 

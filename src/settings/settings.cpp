@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <sys/auxv.h>
 #include <unistd.h>
 #include <utility>
 
@@ -133,6 +134,7 @@ outcome options_from_text(std::string_view text, std::string_view origin, cache_
 }
 
 outcome options_from_environment(cache_options base) {
+  if (::getauxval(AT_SECURE) != 0) return base;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): as with any reader of the environment, no thread may change it meanwhile
   const char* path = std::getenv(config_name);
   if (path == nullptr || *path == '\0') return options_from_variables(std::move(base));

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/settings.hpp>
 
+#include "support/host/privileges.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
@@ -339,6 +344,48 @@ TEST_F(environment, an_empty_name_of_the_file_counts_as_none) {
   const auto options = pinfold::options_from_environment(unusual());
   ASSERT_TRUE(options) << options.error().where;
   expect_same(*options, unusual());
+}
+
+constexpr int obeys = 3;
+constexpr int ignores = 4;
+
+constexpr const char* is_copy = "PINFOLD_TEST_COPY";
+
+// What the test below does as a program of its own.
+[[noreturn]] void say_whether_environment_is_obeyed() {
+  setenv("PINFOLD_MAX_BYTES", "4096", 1);
+  const auto options = pinfold::options_from_environment();
+  std::_Exit(options && options->max_bytes == 4096 ? obeys : options ? ignores : 5);
+}
+
+// Runs a copy of this program with that mode as an ordinary user. Returns its exit status.
+int status_of_copy(std::filesystem::perms mode) {
+  auto folder = ::testing::TempDir() + "pinfold_setuid_XXXXXX";
+  EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+  const auto program = folder + "/program";
+  std::filesystem::permissions(folder, std::filesystem::perms{0755});
+  std::filesystem::copy_file("/proc/self/exe", program);
+  std::filesystem::permissions(program, mode);
+  const auto child = ::fork();
+  if (child == 0) {
+    if (!pinfold::testing::become_nobody() || ::setenv(is_copy, "1", 1) != 0) ::_exit(6);
+    ::execl(program.c_str(), program.c_str(), "--gtest_filter=environment.is_ignored_by*", nullptr);
+    ::_exit(7);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  std::filesystem::remove_all(folder);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(environment, is_ignored_by_a_program_with_more_rights_than_its_caller) {
+  if (std::getenv(is_copy) != nullptr) say_whether_environment_is_obeyed();
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  ASSERT_EQ(status_of_copy(std::filesystem::perms{0755}), obeys);
+  struct statvfs on{};
+  ASSERT_EQ(::statvfs(::testing::TempDir().c_str(), &on), 0);
+  if ((on.f_flag & ST_NOSUID) != 0) GTEST_SKIP() << "no set-user-ID programs in the folder of temporary files";
+  EXPECT_EQ(status_of_copy(std::filesystem::perms{04755}), ignores);
 }
 
 TEST_F(environment, a_file_that_never_ends_is_an_error) {
