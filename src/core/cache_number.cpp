@@ -49,7 +49,11 @@ std::uint32_t take(std::atomic<bool>* taken) noexcept {
 
 }  // namespace
 
-cache_number::cache_number() noexcept : taken_(numbers()), value_(take(taken_)) {}
+cache_number::cache_number() noexcept
+    : taken_(numbers()),
+      value_(take(taken_)),
+      hits_before_(detail::ledger::hits(value_)),
+      finds_before_(detail::ledger::finds(value_)) {}
 
 cache_number::~cache_number() {
   if (value_ != 0) taken_[value_].store(false, std::memory_order_release);

@@ -3,6 +3,8 @@
 /// Numbers that tell the caches of a process apart in the words of their records.
 #pragma once
 
+#include <pinfold/detail/ledger.hpp>
+
 #include <atomic>
 #include <cstdint>
 
@@ -21,10 +23,17 @@ class cache_number {
   ~cache_number();
 
   operator std::uint32_t() const noexcept { return value_; }
+  /// Return the hits and the finds that ledgers counted under this number since it was taken.
+  [[nodiscard]] std::uint64_t hits() const noexcept { return detail::ledger::hits(value_) - hits_before_; }
+  [[nodiscard]] std::uint64_t finds() const noexcept { return detail::ledger::finds(value_) - finds_before_; }
+  [[nodiscard]] std::uint64_t hits_before() const noexcept { return hits_before_; }
+  [[nodiscard]] std::uint64_t finds_before() const noexcept { return finds_before_; }
 
  private:
   std::atomic<bool>* const taken_;  // one for each number
   const std::uint32_t value_;
+  const std::uint64_t hits_before_;
+  const std::uint64_t finds_before_;
 };
 
 }  // namespace pinfold::core

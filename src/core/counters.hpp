@@ -5,6 +5,7 @@
 
 #include "os/check.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -89,6 +90,14 @@ class shared_counters {
     return total;
   }
 
+  /// Returns the largest `now` of all calls.
+  [[nodiscard]] std::uint64_t raise_peak_leases(std::uint64_t now) const noexcept {
+    auto most = peak_leases_.load(std::memory_order_relaxed);
+    while (most < now && !peak_leases_.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+    }
+    return std::max(most, now);
+  }
+
  private:
   static constexpr std::size_t line_count = 8;
   struct alignas(64) line {
@@ -102,6 +111,7 @@ class shared_counters {
   }
 
   std::array<line, line_count> lines_{};
+  mutable std::atomic<std::uint64_t> peak_leases_{0};
 };
 
 /// A number that is changed under a shard's mutex, and may be read without it: then it may be old.
