@@ -18,8 +18,11 @@
 
 #include <pinfold/detail/engine.hpp>
 
+#include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 
 namespace pinfold::core {
@@ -120,6 +123,57 @@ class shards {
     PINFOLD_ASSERT(number < count_, "the cache has a shard of this number");
     return memory_[number];
   }
+  /// Some of the shards, in their order.
+  class subset {
+   public:
+    class iterator {
+     public:
+      iterator(shard* memory, shard_set left) noexcept : memory_(memory), left_(left) {}
+      [[nodiscard]] shard& operator*() const noexcept { return memory_[std::countr_zero(left_)]; }
+      iterator& operator++() noexcept {
+        left_ &= left_ - 1;
+        return *this;
+      }
+      [[nodiscard]] bool operator==(const iterator& other) const noexcept { return left_ == other.left_; }
+
+     private:
+      shard* memory_;
+      shard_set left_;
+    };
+    subset(shard* memory, shard_set which) noexcept : memory_(memory), which_(which) {}
+    [[nodiscard]] iterator begin() const noexcept { return {memory_, which_}; }
+    [[nodiscard]] iterator end() const noexcept { return {memory_, 0}; }
+
+   private:
+    shard* memory_;
+    shard_set which_;
+  };
+  [[nodiscard]] subset of(shard_set which) const noexcept { return {memory_, which}; }
+  [[nodiscard]] subset others(shard_set which, const shard& than) const noexcept {
+    return of(which & ~(shard_set{1} << than.number));
+  }
+
+  /// Returns the shard that eviction visits next: the one of two with more entries, so that shards lose entries about
+  /// in proportion to those that they have.
+  [[nodiscard]] shard& next_for_eviction() noexcept {
+    const auto first = hand_.fetch_add(1, std::memory_order_relaxed) % count_;
+    shard& one = memory_[first];
+    shard& other = memory_[(first + 1) % count_];
+    return one.room.count_now() >= other.room.count_now() ? one : other;
+  }
+  /// Takes back the rest of the shards' portions: from now on, any shard can take the free room. Requires that the
+  /// thread holds no shard's mutex.
+  void gather_room(budget& of) noexcept {
+    const std::scoped_lock turn(gathering_);
+    if (of.gathered()) return;
+    of.tighten();
+    for (shard& each : *this) {
+      os::scoped_lock guard(each.mutex);
+      each.room.give_rest();
+    }
+    of.say_gathered();
+  }
+
   [[nodiscard]] shard* begin() const noexcept { return memory_; }
   [[nodiscard]] shard* end() const noexcept { return memory_ + count_; }
 
@@ -133,6 +187,8 @@ class shards {
   shard_map map_;
   shard* memory_;
   std::size_t count_ = 0;
+  alignas(64) std::atomic<std::uint32_t> hand_{0};  // the shards that eviction visits, one after the other
+  std::mutex gathering_;                            // before the shards' mutexes: one thread gathers the budget
 };
 
 }  // namespace pinfold::core

@@ -102,6 +102,13 @@ class shard_map {
       if (each(static_cast<unsigned>(std::countr_zero(left)))) return;
   }
 
+  /// Returns how many entries that belong to larger cells than the smallest were published. Sequentially consistent: of
+  /// two threads that publish and then look, at least one sees the other's entry.
+  [[nodiscard]] std::uint64_t wide_published() const noexcept {
+    return wide_published_.load(std::memory_order_seq_cst);
+  }
+  void count_wide() noexcept { wide_published_.fetch_add(1, std::memory_order_seq_cst); }
+
  private:
   static constexpr unsigned last_level = 3;
   static constexpr std::array<unsigned, last_level + 1> cell_bits{21, 27, 33, 64};
@@ -126,6 +133,7 @@ class shard_map {
   const unsigned shift_;
   const std::uintptr_t factor_;  // 0 for one shard
   std::atomic<std::uint8_t> levels_;
+  alignas(64) std::atomic<std::uint64_t> wide_published_{0};
 };
 
 /// Calls `each(number)` for every shard of the set.
