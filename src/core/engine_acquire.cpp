@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding entries for requests, mostly in one shard, and waiting for entries that other threads open or close.
 #include "core/engine_open.hpp"
+#include "core/engine_requests.hpp"
+
+#include <utility>
 
 namespace pinfold::detail {
 
@@ -10,8 +13,8 @@ constexpr error newer_memory{errc::stale_handle, native_kind::none, 0, "other me
 
 }  // namespace
 
-// Looks for a hit before the driver is asked what it would register, which may cost more than a hit.
-grant engine::hit_if_live(shard& in, const request& what) noexcept {
+// Looks for a hit before asking the driver what it would register, which may cost more than a hit.
+grant engine_requests::hit_if_live(shard& in, const request& what) noexcept {
   if (in.table.ended() || what.unshared) return {};
   lookup_result seen;
   in.table.scan(what, first_byte(what), seen);
@@ -22,25 +25,23 @@ grant engine::hit_if_live(shard& in, const request& what) noexcept {
 }
 
 // Looks under the mutex for entries that hits do not see: `evicting`, not hittable, or not in the hit table.
-grant engine::find_any(const request& what) noexcept {
-  auto got = driver_.token_bytes > 0 ? look_up_any(what.peer, what.wanted, what.token, asked_by::find, 0)
-                                     : look_up_any(what.wanted.begin, what.wanted.end, what.need, asked_by::find, 0);
+grant engine_requests::find_any(const request& what) noexcept {
+  auto got = driver_.imports() ? look_up_any(what.peer, what.wanted, what.token, asked_by::find, 0)
+                               : look_up_any(what.wanted.begin, what.wanted.end, what.need, asked_by::find, 0);
   if (got.held != 0) return got;
   catch_up(what);
-  core::for_each_shard(shards_.map().containing(what.wanted), [&](std::size_t number) {
-    shard& in = shards_[number];
-    if (got.held != 0) return;
+  for (shard& in : shards_.of(shards_.map().containing(what.wanted))) {
     os::scoped_lock guard(in.mutex);
     got = find_in(in, what);
-  });
-  if (got.held != 0) return got;
+    if (got.held != 0) return got;
+  }
   shard& in = shards_[shards_.map().shard_of(what.wanted)];
   os::scoped_lock guard(in.mutex);
   in.counts.add(counter::find_misses);
   return got;
 }
 
-grant engine::find_in(shard& in, const request& what) noexcept {
+grant engine_requests::find_in(shard& in, const request& what) noexcept {
   lookup_result seen;
   if (!in.table.ended()) in.table.scan(what, first_byte(what), seen);
   if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
@@ -52,20 +53,20 @@ grant engine::find_in(shard& in, const request& what) noexcept {
   return {};
 }
 
-grant engine::hit(shard& in, entry& found, const request& what) noexcept {
+grant engine_requests::hit(shard& in, entry& found, const request& what) noexcept {
   in.table.hit(found, what);
   return grant_on(*found.hot(), what);
 }
 
-result<grant> engine::acquire_slowly(shard& in, const request& what, const range& extent,
-                                     overlaps_elsewhere& other) noexcept {
+result<grant> engine_requests::acquire_slowly(shard& in, const request& what, const range& extent,
+                                              overlaps_elsewhere& other) noexcept {
   const deadlines until(options_);
   bool was_replaced = false;
   bool tidied = false;
   bool merging = merges(what);
   bool patient = true;
   lookup_result seen;
-  for (;;) {  // after each wait from its beginning: what was read before is old
+  for (;;) {  // starts over after each wait: earlier reads are out of date
     if (!spare_entry(in))
       return refused(in, {errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
     if (in.table.ended()) return refused(in, cache_ended);
@@ -101,50 +102,49 @@ result<grant> engine::acquire_slowly(shard& in, const request& what, const range
   }
 }
 
-// Looks in the shard of a miss, after the others.
-void engine::look(shard& in, const request& what, const range& extent, const overlaps_elsewhere& other,
-                  lookup_result& seen) noexcept {
+// Looks in the shard of a miss, and adds what the look at the other shards found.
+void engine_requests::look(shard& in, const request& what, const range& extent, const overlaps_elsewhere& other,
+                           lookup_result& seen) noexcept {
   if (!what.unshared) in.table.scan(what, extent, seen);
   seen.borrowed = core::without(other.around, what.need | seen.around);
   seen.around = seen.around | other.around;
   seen.beside = seen.beside || other.beside;
 }
 
-// A miss does a few of the closes that are due. Returns whether there were any.
-bool engine::close_some_due(shard& in) noexcept {
+// Does a few of the due closes, as part of a miss. Returns whether there were any.
+bool engine_requests::close_some_due(shard& in) noexcept {
   queue_idle(in);
   if (in.table.first_due() == nullptr) return false;
   static_cast<void>(close_queued(in, closes_per_miss));  // on failure the entry is quarantined, and the sink told
   return true;
 }
 
-tl::unexpected<error> engine::refused(shard& in, const error& why) noexcept {
+tl::unexpected<error> engine_requests::refused(shard& in, const error& why) noexcept {
   in.counts.add(counter::failed_acquires);
   return tl::unexpected(why);
 }
 
-// Waits for an overlapping open, which is to be merged too. Returns whether there was one: what the caller has read is
-// old then. `patient` becomes false when it did not end in time.
-bool engine::wait_for_overlapping_open(shard& in, const request& what, const range& extent, const deadlines& until,
-                                       bool& patient) noexcept {
+// Waits for an overlapping open, to merge with it too. Returns whether there was one: then the caller looks up again.
+// `patient` becomes false if the open did not end in time.
+bool engine_requests::wait_for_overlapping_open(shard& in, const request& what, const range& extent,
+                                                const deadlines& until, bool& patient) noexcept {
   const entry* const opening = patient ? in.table.opening_there(what.peer, extent) : nullptr;
   if (opening == nullptr) return false;
   patient = wait_for(in, opening, until.others());
   return true;
 }
 
-// Waits for another thread's open. Returns an empty grant when the result does not suit the request and the caller has
-// to look again: the open failed with other rights than the request needs, or succeeded without some of them; or it
-// became a bypass, which ends with its last lease, while the request is persistent. Or what made the driver refuse may
-// have been closed before this request began.
-result<grant> engine::join(shard& in, entry& opening, const request& what, const deadlines& until) noexcept {
+// Waits for another thread's open. Returns an empty grant if the caller has to look up again: the open failed with
+// other access than the request needs, or succeeded without some of it; it became a bypass, which ends with its last
+// lease, but the request is persistent; or what made the driver refuse may have been closed before this request began.
+result<grant> engine_requests::join(shard& in, entry& opening, const request& what, const deadlines& until) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.doomed, "only what requests may find is joined");
   opening.own_pins().fetch_add(
       1, std::memory_order_seq_cst);  // from here on the entry cannot be reused, whatever becomes of the open
   const open_waiter self(in.open_waiters, opening);
   while (opening.now() == entry_state::opening) {
     if (wait_for(in, &opening, until.others()) || opening.now() != entry_state::opening) continue;
-    opening.own_pins().fetch_sub(1, std::memory_order_seq_cst);  // it is still the opener's
+    opening.own_pins().fetch_sub(1, std::memory_order_seq_cst);  // the opener still owns the entry
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;
@@ -160,7 +160,7 @@ result<grant> engine::join(shard& in, entry& opening, const request& what, const
   return tl::unexpected(self.why());
 }
 
-result<void> engine::wait_out(shard& in, entry& one, const deadlines& until) noexcept {
+result<void> engine_requests::wait_out(shard& in, entry& one, const deadlines& until) noexcept {
   PINFOLD_ASSERT(!one.findable(), "a twin is hidden");
   switch (one.now()) {
     case entry_state::quarantined: {
@@ -184,18 +184,18 @@ result<void> engine::wait_out(shard& in, entry& one, const deadlines& until) noe
   return fail(errc::timed_out, "another thread is still closing this handle");
 }
 
-engine::miss_reason engine::reason_of_miss(shard& in, const request& what, const range& extent,
-                                           const lookup_result& seen) const noexcept {
+engine_requests::miss_reason engine_requests::reason_of_miss(shard& in, const request& what, const range& extent,
+                                                             const lookup_result& seen) const noexcept {
   if (seen.around != access_flags::none) return miss_reason::access;
   const auto past = in.table.past_of(what.peer, extent.begin);
   if (past != miss_reason::cold) return past;
   return seen.beside ? miss_reason::extent : miss_reason::cold;
 }
 
-// Makes sure that `claim` needs no memory. Returns false when there is none.
-bool engine::spare_entry(shard& in) noexcept { return in.table.ready() || make_spare_entry(in); }
+// Ensures that `claim` needs no memory. Returns false if there is none.
+bool engine_requests::spare_entry(shard& in) noexcept { return in.table.ready() || make_spare_entry(in); }
 
-bool engine::make_spare_entry(shard& in) noexcept {
+bool engine_requests::make_spare_entry(shard& in) noexcept {
   if (const auto step = in.hits.wants(); step != 0) grow_hit_table(in, step);
   while (!in.table.ready_but_for_hits()) {
     const bool grown = in.pool.empty() ? grow_pool(in) : grow_index(in);
@@ -204,31 +204,26 @@ bool engine::make_spare_entry(shard& in) noexcept {
   return true;
 }
 
-bool engine::grow_pool(shard& in) noexcept {
-  in.mutex.unlock();
-  auto more = index::entry_pool::make_chunk(token_offset_ + driver_.token_bytes, page_ != nullptr);
-  in.mutex.lock();
+bool engine_requests::grow_pool(shard& in) noexcept {
+  auto more = os::unlocked(in.mutex,
+                           [&] { return index::entry_pool::make_chunk(driver_.record_bytes(), reporter_.has_page()); });
   if (!more) return false;
   in.pool.adopt(std::move(more));
   return true;
 }
 
-bool engine::grow_index(shard& in) noexcept {
+bool engine_requests::grow_index(shard& in) noexcept {
   const auto bytes = in.table.next_index_chunk();
-  in.mutex.unlock();
-  auto more = index::range_index::make_chunk(bytes);
-  in.mutex.lock();
+  auto more = os::unlocked(in.mutex, [&] { return index::range_index::make_chunk(bytes); });
   if (!more) return false;
   in.table.adopt(std::move(more));
   return true;
 }
 
 // Grows the hit table. Without memory for that, some hits take the mutex.
-void engine::grow_hit_table(shard& in, unsigned step) noexcept {
+void engine_requests::grow_hit_table(shard& in, unsigned step) noexcept {
   in.hits.say_will_grow();
-  in.mutex.unlock();
-  index::hit_table::memory larger(step);
-  in.mutex.lock();
+  auto larger = os::unlocked(in.mutex, [&] { return index::hit_table::memory(step); });
   in.table.grow_hit_table(std::move(larger));
 }
 

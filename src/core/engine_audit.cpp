@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compares registrations that are handed out with the kernel's own account of their pages: for debugging, and for CI.
-#include "core/engine.hpp"
+#include "core/engine_requests.hpp"
 
 #include <cstdio>
 #include <new>
@@ -8,7 +8,7 @@
 
 namespace pinfold::detail {
 
-bool engine::passes_audit(const grant& granted) noexcept {
+bool engine_requests::passes_audit(const grant& granted) noexcept {
   if (!audit_ || !audit_->due()) return true;
   counters_.add(core::shared_counter::audits);
   const record* one = record_of(granted.held);
@@ -19,24 +19,24 @@ bool engine::passes_audit(const grant& granted) noexcept {
 }
 
 // The entry is pinned, so that it stays the same registration; other threads may change its state.
-void engine::tell_failed_audit(const entry& found) noexcept {
+void engine_requests::tell_failed_audit(const entry& found) noexcept {
   event what = [&] {
     os::scoped_lock guard(index::record_page::of(&found).owner.load(std::memory_order_acquire)->guard);
-    return about(found, event_kind::audit_failed, severity::failure);
+    return core::reporter::about(found, event_kind::audit_failed, severity::failure);
   }();
   try {
     const std::string history =
         "other pages than were registered are mapped at this range: " + std::to_string(found.hits()) +
-        " hits sampled, monitors: " + monitors_text_;
+        " hits sampled, monitors: " + monitors_.text();
     what.text = history.c_str();
-    tell(what);
+    reporter_.tell(what);
   } catch (const std::bad_alloc&) {  // the failure is counted already
-    tell(what);
+    reporter_.tell(what);
   }
 }
 
-// Never hands out a registration that fails the audit: invalidates it, and begins the request anew.
-result<grant> engine::acquire_audited(const request& what) noexcept {
+// Never hands out a registration that fails the audit: invalidates it, and retries the request.
+result<grant> engine_requests::acquire_audited(const request& what) noexcept {
   for (int tries = 0; tries < 3; ++tries) {
     auto granted = grant_for(what);
     if (!granted || passes_audit(*granted)) return granted;
@@ -46,7 +46,7 @@ result<grant> engine::acquire_audited(const request& what) noexcept {
   return fail(errc::driver_error, "the pages changed during every attempt to register them");
 }
 
-grant engine::find_audited(const request& what) noexcept {
+grant engine_requests::find_audited(const request& what) noexcept {
   const auto found = find_any(what);
   if (found.held == 0 || passes_audit(found)) return found;
   invalidate(what.peer, record_of(found.held)->covered());

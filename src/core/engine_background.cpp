@@ -22,6 +22,20 @@ void engine::end_background_call() noexcept {
   background_.leave();
 }
 
+// The importer's thread keeps only the engine's memory, not the back end, which would keep itself.
+void engine::watch_exporters() {
+  if (!driver_.tells_ends()) return;
+  auto use = background_use::begin(this);
+  if (!use) return;
+  exporters_ = std::make_shared<background_use>(*std::move(use));
+  driver_.tell_ends([from = std::weak_ptr(exporters_)](peer_id peer, range where, const void* token) {
+    const auto kept = from.lock();
+    if (!kept) return;
+    const background_use::call now(*kept);
+    if (now.on() != nullptr) static_cast<void>(now.on()->drop(peer, where, token));  // a failure is told, and retried
+  });
+}
+
 result<background_use> background_use::begin(engine* on) noexcept {
   if (auto right = usable(on); !right) return tl::unexpected(right.error());
   on->stay();

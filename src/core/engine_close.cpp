@@ -1,45 +1,48 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calling the driver to close, and quarantine.
-#include "core/engine.hpp"
+#include "core/engine_closing.hpp"
 
 namespace pinfold::detail {
 
-// Closes an entry. Tells the sink `why`, which is absent when the application asked for the close.
-result<void> engine::close(shard& in, entry& closable, std::optional<event_kind> why) noexcept {
+// Closes an entry. Tells the sink `why`, unless it is absent because the application asked for the close.
+result<void> engine_closing::close(shard& in, entry& closable, std::optional<event_kind> why) noexcept {
   std::optional<event> told;
-  if (why && (options_.sink || is_observed()))
-    told = about(closable, *why, *why == event_kind::evicted ? severity::debug : severity::info);
+  if (why && reporter_.is_heard())
+    told = core::reporter::about(closable, *why, *why == event_kind::evicted ? severity::debug : severity::info);
   const auto object = in.table.begin_close(closable);
-  in.mutex.unlock();
-  if (told) tell(*told);
-  auto closed = call_close(object, closable.covered());
-  if (!closed) tell_failed_close(about(closable, event_kind::close_failed, severity::failure), closed.error());
-  in.mutex.lock();
+  auto closed = os::unlocked(in.mutex, [&] {
+    if (told) reporter_.tell(*told);
+    auto done = driver_.close(object, closable.covered());
+    if (!done)
+      reporter_.tell_failed_close(core::reporter::about(closable, event_kind::close_failed, severity::failure),
+                                  done.error());
+    return done;
+  });
   PINFOLD_ASSERT(closable.now() == entry_state::closing, "no other thread touches an entry that is being closed");
   closed ? in.table.finish_close(closable) : in.table.quarantine(closable);
-  if (closed) closes_done_.fetch_add(1, std::memory_order_acq_rel);
+  if (closed) driver_.count_close();
   in.waiting.notify(&closable);
   changes_.notify();
   return closed;
 }
 
-// Closes what the driver opened and nothing refers to yet. Returns false when the driver refuses, after telling the
-// sink.
-bool engine::close_unpublished(shard& in, entry& opening, const opened& made) noexcept {
+// Closes a registration that was never published. Returns false if the driver refuses, after telling the sink.
+bool engine_closing::close_unpublished(shard& in, entry& opening, const opened& made) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "its opener takes it back");
   in.table.begin_close_unpublished();
-  const event failed = about(opening, event_kind::close_failed, severity::failure);
-  in.mutex.unlock();
-  const auto closed = call_close(made.object, failed.where);
-  if (!closed) tell_failed_close(failed, closed.error());
-  in.mutex.lock();
-  in.table.finish_close_unpublished(opening, closed.has_value());
-  if (closed) closes_done_.fetch_add(1, std::memory_order_acq_rel);
+  const event failed = core::reporter::about(opening, event_kind::close_failed, severity::failure);
+  const bool closed = os::unlocked(in.mutex, [&] {
+    const auto done = driver_.close(made.object, failed.where);
+    if (!done) reporter_.tell_failed_close(failed, done.error());
+    return done.has_value();
+  });
+  in.table.finish_close_unpublished(opening, closed);
+  if (closed) driver_.count_close();
   changes_.notify();
-  return closed.has_value();
+  return closed;
 }
 
-result<void> engine::close_queued(shard& in, std::size_t at_most) noexcept {
+result<void> engine_closing::close_queued(shard& in, std::size_t at_most) noexcept {
   result<void> first;
   for (std::size_t i = 0; i < at_most; ++i) {
     entry* const due = in.table.first_due();
@@ -50,7 +53,7 @@ result<void> engine::close_queued(shard& in, std::size_t at_most) noexcept {
   return first;
 }
 
-result<void> engine::close_evicting(shard& in) noexcept {
+result<void> engine_closing::close_evicting(shard& in) noexcept {
   result<void> first;
   while (entry* const idle = in.table.first_evicting()) {
     auto closed = close(in, *idle);
@@ -59,7 +62,7 @@ result<void> engine::close_evicting(shard& in) noexcept {
   return first;
 }
 
-result<void> engine::retry_quarantined(shard& in, core::deadline until) noexcept {
+result<void> engine_closing::retry_quarantined(shard& in, core::deadline until) noexcept {
   result<void> first;
   for (std::size_t left = in.table.quarantined(); left > 0; --left) {
     if (until != core::deadline::max() && std::chrono::steady_clock::now() >= until) break;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The driver says "already mapped": exactly the entries that overlap the new allocation are in the way (R6).
-#include "core/engine.hpp"
+#include "core/engine_room.hpp"
+#include "core/neighbours.hpp"
 
 #include <algorithm>
 
@@ -42,28 +43,28 @@ error as_conflict(error refused) noexcept {
 
 }  // namespace
 
-// Whether no lease can hold the entry, so that any pin on it is transient.
-bool engine::unpinned_for_good(shard& in, const entry& one) const noexcept {
+// Returns whether no lease can hold the entry, so that any pin on it is transient.
+bool engine_room::unpinned_for_good(shard& in, const entry& one) const noexcept {
   if (one.now() == entry_state::quarantined) return !open_waiter::waits(in.open_waiters, one);
   return one.now() == entry_state::evicting || one.in == index::list_id::queued;
 }
 
 // Returns until when a request waits for the pins on an entry.
-core::deadline engine::end_of_conflict(const entry& pinned, const deadlines& until) const noexcept {
+core::deadline engine_room::end_of_conflict(const entry& pinned, const deadlines& until) const noexcept {
   return core::entry_table::may_be_transient(pinned) ? std::max(until.conflicts(), end_of_transient(until))
                                                      : until.conflicts();
 }
 
-// Takes a live entry out of the reach of hits. Returns false when a hit pinned it.
-bool engine::evictable(shard& in, entry& live) noexcept {
+// Stops the hits on a live entry. Returns false if a hit pinned it.
+bool engine_room::evictable(shard& in, entry& live) noexcept {
   PINFOLD_ASSERT(live.now() == entry_state::live, "an evicting entry is closable already");
   in.table.begin_evict(live);
   settle(in);
   return live.now() == entry_state::evicting;
 }
 
-result<void> engine::clear_conflicts(shard& in, entry& opening, const error& refused, const closes_known& before,
-                                     const deadlines& until) noexcept {
+result<void> engine_room::clear_conflicts(shard& in, entry& opening, const error& refused, const closes_known& before,
+                                          const deadlines& until) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "the driver refused this open");
   const bool disturbed = opening.disturbed;
   auto changed = clear_overlaps(in, opening.peer(), opening.covered(), &opening, refused, until);
@@ -71,54 +72,35 @@ result<void> engine::clear_conflicts(shard& in, entry& opening, const error& ref
   if (!changed) return tl::unexpected(changed.error());
   // No entry of this cache is in the way any more. If none ever was, the application itself holds the mapping.
   bool moved = *changed || disturbed || opening.disturbed;
-  if (shards_.size() > 1) moved = moved || (before.asked < most_asked && closed_since(before));
-  if (!moved && driver_.exclusive_in_process && before.asked < most_asked) moved = cleared_in_other_caches(in, opening);
+  if (shards_.size() > 1) moved = moved || (before.asked < most_asked && driver_.closed_since(before));
+  if (!moved && driver_.table().exclusive_in_process && before.asked < most_asked)
+    moved = cleared_in_other_caches(in, opening);
   return moved ? result<void>{} : tl::unexpected(as_conflict(refused));
 }
 
-bool engine::cleared_in_other_caches(shard& in, const entry& opening) noexcept {
+bool engine_room::cleared_in_other_caches(shard& in, const entry& opening) noexcept {
   const auto where = opening.covered();
-  in.mutex.unlock();
-  const bool any = core::neighbour::close_idle(driver_.name, where, this);
-  in.mutex.lock();
-  return any;
+  const os::scoped_unlock free(in.mutex);
+  return core::neighbour::close_idle(driver_.name(), where, &in.engine);
 }
 
-// Never waits for a lease: the cache that asks does not know whose it is.
-bool engine::close_idle(const range& where) noexcept {
-  const cache_options impatient;  // no static: a child of fork(2) could wait for its initialization
-  const deadlines until(impatient);
-  const error refused{.code = errc::already_mapped};
-  mark_stale(where);
-  bool any = false;
-  core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
-    shard& in = shards_[number];
-    os::scoped_lock guard(in.mutex);
-    const auto changed = clear_overlaps(in, {}, where, nullptr, refused, until);
-    any = (changed && *changed) || any;
-  });
-  return any;
-}
-
-result<bool> engine::clear_overlaps_elsewhere(shard& in, entry& opening, const error& refused,
-                                              const deadlines& until) noexcept {
+result<bool> engine_room::clear_overlaps_elsewhere(shard& in, entry& opening, const error& refused,
+                                                   const deadlines& until) noexcept {
   const auto where = opening.covered();
-  result<bool> changed = false;
-  in.mutex.unlock();
-  core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
-    shard& other = shards_[number];
-    if (&other == &in || !changed) return;
+  const os::scoped_unlock free(in.mutex);
+  bool changed = false;
+  for (shard& other : shards_.others(shards_.map().overlapping(where), in)) {
     os::scoped_lock guard(other.mutex);
-    auto now = clear_overlaps(other, {}, where, nullptr, refused, until);
-    if (!now || *now) changed = now;
-  });
-  in.mutex.lock();
+    const auto now = clear_overlaps(other, {}, where, nullptr, refused, until);
+    if (!now) return now;
+    changed = changed || *now;
+  }
   return changed;
 }
 
-// Closes what overlaps the range in one shard. Returns whether there was anything.
-result<bool> engine::clear_overlaps(shard& in, peer_id peer, const range& where, const entry* opening,
-                                    const error& refused, const deadlines& until) noexcept {
+// Closes the entries of one shard that overlap the range. Returns whether there were any.
+result<bool> engine_room::clear_overlaps(shard& in, peer_id peer, const range& where, const entry* opening,
+                                         const error& refused, const deadlines& until) noexcept {
   bool changed = false;
   release_watch watch(changes_);
   for (;;) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is registered for a request that overlaps registrations (R62). The entries that the new one covers are retired
-// when it is published, as any are that a new one covers (`supersede`).
-#include "core/engine.hpp"
+// The extent to register for a request that overlaps registrations (R62). As always, entries that the new one covers
+// are retired when it is published (`supersede`).
+#include "core/engine_opening.hpp"
 
 #include <algorithm>
 
@@ -13,20 +13,20 @@ range hull(const range& a, const range& b) noexcept { return {std::min(a.begin, 
 
 }  // namespace
 
-core::extent_to_open engine::plain_extent(const request& what, const range& extent,
-                                          const lookup_result& seen) noexcept {
+core::extent_to_open engine_opening::plain_extent(const request& what, const range& extent,
+                                                  const lookup_result& seen) noexcept {
   const auto access = what.need | seen.around;
   // Rounding to pages would give a peer access to memory beside the request.
   if (any_remote(access) && !(what.wanted == extent)) return {what.wanted, access, false, false, seen.borrowed};
   return {extent, access, true, false, seen.borrowed};
 }
 
-bool engine::merges(const request& what) const noexcept {
-  return options_.merge != merge_policy::none && driver_.token_bytes == 0 && !what.unshared && !what.unbudgeted;
+bool engine_opening::merges(const request& what) const noexcept {
+  return options_.merge != merge_policy::none && !driver_.imports() && !what.unshared && !what.unbudgeted;
 }
 
-core::extent_to_open engine::merged_extent(shard& in, const request& what, const range& extent,
-                                           const lookup_result& seen) const noexcept {
+core::extent_to_open engine_opening::merged_extent(shard& in, const request& what, const range& extent,
+                                                   const lookup_result& seen) const noexcept {
   const extent_to_open alone = plain_extent(what, extent, seen);
   if (!seen.near) return alone;
   extent_to_open both = merged(in, what, alone);
@@ -35,8 +35,8 @@ core::extent_to_open engine::merged_extent(shard& in, const request& what, const
   return both.merged && may_register(what, both) ? both : alone;
 }
 
-// Grows by one entry after the other, as each may reach further ones.
-core::extent_to_open engine::merged(shard& in, const request& what, extent_to_open from) const noexcept {
+// Grows by one entry at a time, as each may overlap further ones.
+core::extent_to_open engine_opening::merged(shard& in, const request& what, extent_to_open from) const noexcept {
   const auto grow = [&](entry& one) {
     in.mutex.says_held();
     const bool mergeable = one.findable() && one.now() != entry_state::opening && !one.persistent && !one.bypass &&
@@ -55,12 +55,12 @@ core::extent_to_open engine::merged(shard& in, const request& what, extent_to_op
   return from;
 }
 
-// Whether the registrar takes a request for all of it.
-bool engine::may_register(const request& what, const extent_to_open& all) const noexcept {
+// Returns whether the registrar accepts a request for the whole extent.
+bool engine_opening::may_register(const request& what, const extent_to_open& all) const noexcept {
   request whole = what;
   whole.wanted = all.covered;
   whole.need = all.access;
-  return driver_.check(driver_.self, whole).has_value();
+  return driver_.check(whole).has_value();
 }
 
 }  // namespace pinfold::detail

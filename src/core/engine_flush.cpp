@@ -54,6 +54,21 @@ result<void> engine::wait_for_closes() noexcept {
   return {};
 }
 
+// Never waits for a lease: the calling cache does not know which thread holds it.
+bool engine::close_idle(const range& where) noexcept {
+  const cache_options impatient;  // not static: a child of fork(2) could wait for its initialization
+  const deadlines until(impatient);
+  const error refused{.code = errc::already_mapped};
+  mark_stale(where);
+  bool any = false;
+  for (shard& in : shards_.of(shards_.map().overlapping(where))) {
+    os::scoped_lock guard(in.mutex);
+    const auto changed = clear_overlaps(in, {}, where, nullptr, refused, until);
+    any = (changed && *changed) || any;
+  }
+  return any;
+}
+
 result<void> engine::flush() noexcept {
   catch_up_with_everything();
   return close_all_unheld();
@@ -80,7 +95,7 @@ result<void> engine::quiesce() noexcept {
     os::scoped_lock guard(in.mutex);
     in.table.resume_hits();
   }
-  end_quiescing();
+  quiesced_.end();
   return done;
 }
 
@@ -96,11 +111,11 @@ result<void> engine::quiesce_without_hits() noexcept {
 // Also persistent registrations: a checkpoint must find the driver empty. If a close fails, `restore` brings back what
 // was closed.
 result<void> engine::close_all_and_remember() noexcept try {
-  core::being_closed mine{core::remembered_list(driver_.token_bytes, watched_)};
-  begin_remembering(mine);               // first: without memory for it nothing is closed
+  core::being_closed mine{core::remembered_list(driver_.token_bytes(), watched_)};
+  begin_remembering(mine);               // first: if memory for it is missing, nothing is closed
   unpersist_open({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   auto closed = close_all_unheld();
-  end_remembering(mine);
+  quiesced_.finish_listing(mine);
   if (closed && in_use() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");
   return closed;
 } catch (const std::bad_alloc&) {

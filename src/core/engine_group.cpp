@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Serves several requests with fewer calls of the driver: opens plain misses together, and the rest one by one.
 #include "core/engine_open.hpp"
+#include "core/engine_requests.hpp"
 
 #include <array>
 #include <utility>
@@ -8,7 +9,7 @@
 namespace pinfold::detail {
 
 /// A request of a group that is opened together with others.
-struct engine::group_member {
+struct engine_requests::group_member {
   std::size_t number;  ///< the index of the request
   shard* in;
   entry* fresh;  ///< null when its open has ended
@@ -18,17 +19,17 @@ struct engine::group_member {
   closes_known before;
 };
 
-struct engine::group {
+struct engine_requests::group {
   std::size_t size = 0;
   std::array<group_member, most_in_group> members;
 };
 
-void engine::acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept {
+void engine_requests::acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept {
   PINFOLD_ASSERT(what.size() <= most_in_group && granted.size() == what.size(),
                  "a group has its size, and a place for each result");
   static_cast<void>(ledger::of_this_thread());
   std::array<bool, most_in_group> done{};
-  if (driver_.open_many != nullptr && !options_.trace_requests && !audit_) {
+  if (driver_.opens_many() && !options_.trace_requests && !audit_) {
     group claimed;
     claim_group(what, claimed);
     for (std::size_t i = 0; i < claimed.size; ++i) done[claimed.members[i].number] = true;
@@ -38,7 +39,7 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
     if (!done[i]) granted[i] = acquire(what[i]);
 }
 
-void engine::claim_group(std::span<const request> what, group& claimed) noexcept {
+void engine_requests::claim_group(std::span<const request> what, group& claimed) noexcept {
   for (std::size_t i = 0; i < what.size(); ++i) {
     const auto extent = checked(what[i]);
     if (!extent) continue;
@@ -56,26 +57,23 @@ void engine::claim_group(std::span<const request> what, group& claimed) noexcept
   }
 }
 
-// Whether another shard has an entry that serves the request, or will.
-bool engine::served_elsewhere(const shard& in, const request& what, const range& extent,
-                              overlaps_elsewhere& other) noexcept {
-  bool served = false;
-  core::for_each_shard(shards_.map().overlapping(extent), [&](std::size_t number) {
-    shard& each = shards_[number];
-    if (&each == &in || served) return;
+// Returns whether another shard has an entry that serves the request, or will once it is open.
+bool engine_requests::served_elsewhere(const shard& in, const request& what, const range& extent,
+                                       overlaps_elsewhere& other) noexcept {
+  for (shard& each : shards_.others(shards_.map().overlapping(extent), in)) {
     lookup_result seen;
     os::scoped_lock guard(each.mutex);
     each.table.scan(what, extent, seen);
-    served = seen.match != nullptr;
+    if (seen.match != nullptr) return true;
     other.around = other.around | seen.around;
     other.beside = other.beside || seen.beside;
-  });
-  return served;
+  }
+  return false;
 }
 
-// Claims an entry if the request is a miss for which there is room at once. Hits, joins and everything that may have to
-// wait go the usual way: waiting here would delay the other members of the group.
-bool engine::claim_if_simple(shard& in, const request& what, group_member& next) noexcept {
+// Claims an entry if the request is a miss for which there is room at once. Hits, joins and requests that may have to
+// wait take the usual path: waiting here would delay the other members of the group.
+bool engine_requests::claim_if_simple(shard& in, const request& what, group_member& next) noexcept {
   if (in.table.ended() || what.unbudgeted) return false;
   lookup_result seen;
   look(in, what, next.extent, next.other, seen);
@@ -88,28 +86,23 @@ bool engine::claim_if_simple(shard& in, const request& what, group_member& next)
   next.fresh = &claim(in, what, to, seen).one;
   in.table.note_room(*next.fresh, to.covered.size(), 1);
   in.table.enter_driver(*next.fresh);
-  next.before = {closes_done_.load(std::memory_order_acquire)};
+  next.before = driver_.closes_now();
   return true;
 }
 
-void engine::open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept {
+void engine_requests::open_group(std::span<const request> what, group& claimed,
+                                 std::span<result<grant>> granted) noexcept {
   const deadlines until(options_);
   std::array<open_request, most_in_group> asked;
   std::array<result<opened>, most_in_group> made;
   std::array<bool, most_in_group> watched;
   for (std::size_t i = 0; i < claimed.size; ++i) {
     const auto& one = claimed.members[i];
-    const auto* token = reinterpret_cast<const std::byte*>(one.fresh->hot()) + token_offset_;
+    const auto* token = driver_.token_of(*one.fresh->hot());
     asked[i] = {one.fresh->peer(), one.fresh->covered(), token, one.fresh->access, what[one.number].argument};
-    watched[i] = monitors_watch(asked[i].extent);
+    watched[i] = monitors_.watch(asked[i].extent, reporter_);
   }
-  const auto start = core::open_watch::now(is_observed());
-  {
-    const auto turn = driver_turn();
-    driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
-  }
-  if (start != core::open_watch::time_point{})
-    note_group(std::span(asked).first(claimed.size), std::span(made).first(claimed.size), start);
+  driver_.open_many(std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
   read_up_to_now();
   for (std::size_t i = 0; i < claimed.size; ++i) {
     auto& one = claimed.members[i];
@@ -126,8 +119,8 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   }
 }
 
-result<grant> engine::conclude(const request& what, group_member& one, result<opened>& made,
-                               const deadlines& until) noexcept {
+result<grant> engine_requests::conclude(const request& what, group_member& one, result<opened>& made,
+                                        const deadlines& until) noexcept {
   shard& in = *one.in;
   PINFOLD_ASSERT(one.fresh != nullptr, "a member is concluded once");
   entry& fresh = *std::exchange(one.fresh, nullptr);

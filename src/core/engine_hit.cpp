@@ -76,23 +76,23 @@ void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept {
 
 void sample_hits(const record* found) noexcept { index::record_page::entry_of(found).count_hits(ledger::sampling); }
 
-[[gnu::always_inline]] inline record* engine::first_that_covers(const shard& in, peer_id peer,
-                                                                const range& wanted) noexcept {
+[[gnu::always_inline]] inline record* engine_lookup::first_that_covers(const shard& in, peer_id peer,
+                                                                       const range& wanted) noexcept {
   return in.hits.find(peer, wanted, [&](const record* candidate) __attribute__((always_inline)) {
     return candidate->covers(wanted.begin, wanted.end);
   });
 }
 
 // Returns a view that is never current.
-const hit_view& engine::no_hits() noexcept {
+const hit_view& engine_lookup::no_hits() noexcept {
   static const std::atomic<std::uint64_t> never{1};
   static const hit_view none{&never, &never, 0, 0, 0, 12, 0};
   return none;
 }
 
-// Does what follows a hit of `acquire` that was looked up.
-[[gnu::always_inline]] inline grant engine::finish_hit(ledger& mine, record* found, std::uintptr_t key,
-                                                       grant got) const noexcept {
+// Finishes a hit of `acquire` that came from a look-up.
+[[gnu::always_inline]] inline grant engine_lookup::finish_hit(ledger& mine, record* found, std::uintptr_t key,
+                                                              grant got) const noexcept {
   if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
   mine.set_hint(key, found);
   if (mine.count_hit(number_)) [[unlikely]]
@@ -100,7 +100,7 @@ const hit_view& engine::no_hits() noexcept {
   return got;
 }
 
-void engine::count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by caller) noexcept {
+void engine_lookup::count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by caller) noexcept {
   if (mine != nullptr) mine->set_hint(key, found);
   if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
   if (caller == asked_by::find)
@@ -109,11 +109,11 @@ void engine::count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by
   if (mine->count_hit(number_)) sample_hits(found);
 }
 
-// Mostly the first record that covers the range serves the request, and the thread's cell for it is free. All else is
-// left to other functions, in tail calls: so these functions need not save registers, which would cost as much as a
-// probe. For the same reason `hit_first` is apart: every miss begins with a look-up that finds nothing. If the hint
-// serves the request, its cell is taken.
-grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
+// Mostly the first record that covers the range serves the request, and the thread's cell for it is free. Tail calls to
+// other functions handle all else, so that this function need not save registers, which would cost as much as a probe.
+// `hit_first` is separate for the same reason: every miss begins with a look-up that finds nothing. If the hint serves
+// the request, its cell is taken.
+grant engine_lookup::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
   ledger* const mine = ledger::if_there();
   if (mine == nullptr || options_.strict || !shards_.map().smallest_only()) [[unlikely]]
     return look_up_any(begin, end, need, asked_by::acquire, 0);
@@ -126,8 +126,8 @@ grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags nee
   return hit_first(first, begin, end, need);
 }
 
-[[gnu::noinline]] grant engine::hit_first(record* one, std::uintptr_t begin, std::uintptr_t end,
-                                          access_flags need) noexcept {
+[[gnu::noinline]] grant engine_lookup::hit_first(record* one, std::uintptr_t begin, std::uintptr_t end,
+                                                 access_flags need) noexcept {
   ledger& mine = *ledger::if_there();
   const pin held = pin_in_cell(mine, one);
   if (held == 0) [[unlikely]]
@@ -138,7 +138,7 @@ grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags nee
   return finish_hit(mine, one, view_.key(begin), {held, reinterpret_cast<void*>(begin)});
 }
 
-grant engine::look_up(peer_id peer, range wanted, const void* token) noexcept {
+grant engine_lookup::look_up(peer_id peer, range wanted, const void* token) noexcept {
   ledger* const mine = ledger::if_there();
   if (mine == nullptr) [[unlikely]]
     return look_up_any(peer, wanted, token, asked_by::acquire, 0);
@@ -158,7 +158,7 @@ grant engine::look_up(peer_id peer, range wanted, const void* token) noexcept {
 }
 
 // A hit of a record whose cell is taken: the thread has a lease on it, or on another record with the same cell.
-grant engine::hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
+grant engine_lookup::hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
   ledger* const mine = ledger::if_there();
   const pin held = pin_now(mine, one);
   order_on_hit();
@@ -167,7 +167,7 @@ grant engine::hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, a
   return finish_hit(*mine, one, view_.key(begin), {held, reinterpret_cast<void*>(begin)});
 }
 
-grant engine::hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept {
+grant engine_lookup::hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept {
   ledger* const mine = ledger::if_there();
   const pin held = pin_now(mine, one);
   order_on_hit();
@@ -176,11 +176,11 @@ grant engine::hit_again(record* one, peer_id peer, range wanted, const void* tok
   return finish_hit(*mine, one, view_.key(peer, wanted.begin), {held, local_address(*one, wanted.begin)});
 }
 
-// Tries all records that cover the range. First gives back the pin of a failed hit, unless it is 0.
-grant engine::look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,
-                          pin failed) noexcept {
+// Tries all records that cover the range. First gives back `failed`, the pin of a failed hit, unless it is 0.
+grant engine_lookup::look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,
+                                 pin failed) noexcept {
   if (failed != 0) give_up(failed, caller, number_);
-  if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
+  if (monitors_.strict()) monitors_.wait_for_events();
   ledger* const mine = ledger::of_this_thread();
   const auto serves = [&](const record& one) { return view_.current() && view_.serves(one, begin, end, need); };
   pinned_record got;
@@ -190,7 +190,7 @@ grant engine::look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags
   return {got.held, reinterpret_cast<void*>(begin)};
 }
 
-grant engine::look_up_any(peer_id peer, range wanted, const void* token, asked_by caller, pin failed) noexcept {
+grant engine_lookup::look_up_any(peer_id peer, range wanted, const void* token, asked_by caller, pin failed) noexcept {
   if (failed != 0) give_up(failed, caller, number_);
   ledger* const mine = ledger::of_this_thread();
   const auto serves_it = [&](const record& one) { return serves(one, peer, wanted, token); };
@@ -201,16 +201,16 @@ grant engine::look_up_any(peer_id peer, range wanted, const void* token, asked_b
   return {got.held, local_address(*got.found, wanted.begin)};
 }
 
-bool engine::serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept {
+bool engine_lookup::serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept {
   if (!view_.current() || !view_.serves(one, wanted.begin, wanted.end, access_flags::none)) return false;
-  const auto* own = reinterpret_cast<const std::byte*>(&one) + token_offset_;
-  return imported_part_of(one).peer == peer && same_bytes(own, token, driver_.token_bytes);
+  const auto* own = driver_.token_of(one);
+  return imported_part_of(one).peer == peer && same_bytes(own, token, driver_.token_bytes());
 }
 
-grant engine::look_up(const request& what) noexcept {
+grant engine_lookup::look_up(const request& what) noexcept {
   if (hits_need_the_mutex() || what.persistent || what.unshared || what.unbudgeted) return {};
   const auto [begin, end] = what.wanted;
-  if (driver_.token_bytes > 0) return look_up(what.peer, what.wanted, what.token);
+  if (driver_.imports()) return look_up(what.peer, what.wanted, what.token);
   if (const auto held = hinted_hit(inline_view(), begin, end, what.need); held != 0)
     return {held, reinterpret_cast<void*>(begin)};
   return look_up(begin, end, what.need);

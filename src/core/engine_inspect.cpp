@@ -14,8 +14,8 @@ statistics engine::read_statistics(bool complete) const noexcept {
     return all;
   };
   statistics now;
-  const auto without_mutex = ledger::hits(number_) - hits_before_ + counters_.sum(core::shared_counter::hits_elsewhere);
-  const auto found = ledger::finds(number_) - finds_before_ + counters_.sum(core::shared_counter::finds_elsewhere);
+  const auto without_mutex = number_.hits() + counters_.sum(core::shared_counter::hits_elsewhere);
+  const auto found = number_.finds() + counters_.sum(core::shared_counter::finds_elsewhere);
   now.hits = sum(counter::hits) + without_mutex;
   now.valid = sum(counter::valid) + without_mutex + found;
   now.invalid = sum(counter::invalid);
@@ -38,7 +38,7 @@ statistics engine::read_statistics(bool complete) const noexcept {
   now.conflicts = sum(counter::conflicts);
   now.bypasses = sum(counter::bypasses);
   now.unmonitored = sum(counter::unmonitored);
-  now.monitor_failures = monitor_failures();
+  now.monitor_failures = monitors_.failures();
   now.file_backed = sum(counter::file_backed);
   now.invalidated_while_leased = sum(counter::invalidated_while_leased);
   now.audits = counters_.sum(core::shared_counter::audits);
@@ -55,24 +55,18 @@ statistics engine::read_statistics(bool complete) const noexcept {
   now.bypass_bytes = sum(counter::bypass_bytes);
   now.requests_waiting = sum(counter::requests_waiting);
   now.closes_due = sum(counter::closes_due);
-
-  auto most = peak_leases_.load(std::memory_order_relaxed);
-  while (most < now.leases_now &&
-         !peak_leases_.compare_exchange_weak(most, now.leases_now, std::memory_order_relaxed)) {
-  }
-  now.peak_leases = std::max(most, now.leases_now);
+  now.peak_leases = counters_.raise_peak_leases(now.leases_now);
   return now;
 }
 
+std::string engine::monitors() const { return here() ? monitors_.text_now() : monitors_.text(); }
+
 bool engine::is_leased(peer_id peer, const range& where) const noexcept {
-  bool leased = false;
-  core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
-    shard& in = shards_[number];
-    if (leased) return;
+  for (shard& in : shards_.of(shards_.map().overlapping(where))) {
     os::scoped_lock guard(in.mutex);
-    leased = in.table.is_pinned_there(peer, where);
-  });
-  return leased;
+    if (in.table.is_pinned_there(peer, where)) return true;
+  }
+  return false;
 }
 
 std::vector<entry_info> engine::dump() const {
@@ -96,7 +90,7 @@ void engine::add_all(const shard& in, std::vector<entry_info>& to) const noexcep
   const auto now = core::ticks();
   in.table.for_each([&](const entry& one) {
     const bool opened = one.now() != entry_state::opening;
-    to.push_back({one.peer(), one.covered(), one.bytes, driver_.name, one.now(), pins_of(one), one.hits(), one.bypass,
+    to.push_back({one.peer(), one.covered(), one.bytes, driver_.name(), one.now(), pins_of(one), one.hits(), one.bypass,
                   opened ? core::since(one.opened_at, now) : std::chrono::nanoseconds{0}, one.owner()});
   });
 }

@@ -4,24 +4,25 @@
 // of those that other requests need. Where it is not plain before the claim, `acquire_generally` begins anew; after it,
 // `open_claimed` and `finish` go on.
 #include "core/engine_open.hpp"
+#include "core/engine_requests.hpp"
 #include "core/pin_now.hpp"
 #include "os/backing.hpp"
 #include "os/no_cancellation.hpp"
 
 namespace pinfold::detail {
 
-result<grant> engine::grant_for(const request& what) noexcept {
+result<grant> engine_requests::grant_for(const request& what) noexcept {
   result<grant> granted;
   if (!plain_miss(what, granted)) granted = acquire_generally(what);
   return granted;
 }
 
-// Flattened: the calls between the parts would take a fifth of the instructions (scripts/hit-cost). Where it leaves the
-// plain path, the thread may wait, or call the sink, so that it must not be cancelled.
-[[gnu::flatten]] bool engine::plain_miss(const request& what, result<grant>& granted) noexcept {
+// Flattened: the calls between the parts would take a fifth of the instructions (scripts/hit-cost). Off the plain path
+// the thread may wait or call the sink, so it must not be cancelled there.
+[[gnu::flatten]] bool engine_requests::plain_miss(const request& what, result<grant>& granted) noexcept {
   ledger* const mine = ledger::if_there();
   if (mine == nullptr) return false;
-  if (what.persistent || what.unshared || what.unbudgeted || hits_need_the_mutex() || waits_for_events()) return false;
+  if (what.persistent || what.unshared || what.unbudgeted || hits_need_the_mutex() || monitors_.strict()) return false;
   if (!view_.current()) return false;
   const auto extent = checked(what);
   if (!extent || !prepare_filter(*extent) || others_could_take(what, *extent)) return false;
@@ -43,23 +44,23 @@ result<grant> engine::grant_for(const request& what) noexcept {
   if (!granted) [[unlikely]] {
     const no_cancellation guard;
     look_again_elsewhere(in, what, *extent, other, granted);
-  } else if (!one_shard && wide_published_.load(std::memory_order_seq_cst) != other.wide_before) [[unlikely]] {
+  } else if (!one_shard && shards_.map().wide_published() != other.wide_before) [[unlikely]] {
     const no_cancellation guard;
     if (still_findable(in, *fresh)) supersede_elsewhere(in, *record_of(granted->held), other);
   }
   return true;
 }
 
-[[gnu::always_inline]] inline bool engine::is_plain_in(shard& in, const request& what, const range& extent,
-                                                       lookup_result& seen) noexcept {
+[[gnu::always_inline]] inline bool engine_requests::is_plain_in(shard& in, const request& what, const range& extent,
+                                                                lookup_result& seen) noexcept {
   if (!in.table.ready() || in.table.ended() || !in.table.finds_alone(what.peer, extent, seen)) return false;
   if (in.sweep.wanted()) queue_idle(in);  // changes nothing that `seen` is about
   return in.table.first_due() == nullptr;
 }
 
-[[gnu::always_inline]] inline entry& engine::open_plainly(shard& in, const request& what, const range& extent,
-                                                          lookup_result& seen, ledger* mine,
-                                                          result<grant>& granted) noexcept {
+[[gnu::always_inline]] inline entry& engine_requests::open_plainly(shard& in, const request& what, const range& extent,
+                                                                   lookup_result& seen, ledger* mine,
+                                                                   result<grant>& granted) noexcept {
   const deadlines until(options_);
   in.counts.add(counter::acquires);
   const auto reason = in.table.past_of(what.peer, extent.begin);
@@ -68,7 +69,7 @@ result<grant> engine::grant_for(const request& what) noexcept {
     const no_cancellation guard;
     granted = open_claimed(in, fresh, what, until);
   } else {
-    const closes_known before{closes_done_.load(std::memory_order_acquire)};
+    const auto before = driver_.closes_now();
     auto made = call_open(in, fresh, hot, what.argument);
     const bool plain = made && made->bytes == fresh.bytes && made->covered == hot.covered() && in.pending.empty() &&
                        !fresh.doomed && !hot.is(record::stale);
@@ -85,10 +86,10 @@ result<grant> engine::grant_for(const request& what) noexcept {
   return fresh;
 }
 
-[[gnu::noinline]] result<grant> engine::acquire_generally(const request& what) noexcept {
-  static_cast<void>(ledger::of_this_thread());  // makes the ledger for the hits to come
+[[gnu::noinline]] result<grant> engine_requests::acquire_generally(const request& what) noexcept {
+  static_cast<void>(ledger::of_this_thread());  // makes the ledger for later hits
   const bool changed = catch_up(what);
-  if (hits_need_the_mutex() || what.persistent || monitors_ != nullptr) {
+  if (hits_need_the_mutex() || what.persistent || monitors_.any()) {
     const bool any = hits_need_the_mutex() || what.persistent || changed;
     if (const auto hit = hit_under_mutex(what, any); hit.held != 0) return hit;
   }
@@ -111,19 +112,17 @@ result<grant> engine::grant_for(const request& what) noexcept {
 
 // Looks for a hit under the mutexes, in shards that may have an entry that covers the request: in all of them, or only
 // where entries are open that hits do not see.
-grant engine::hit_under_mutex(const request& what, bool any) noexcept {
-  grant found;
-  core::for_each_shard(shards_.map().containing(what.wanted), [&](std::size_t number) {
-    shard& in = shards_[number];
-    if (found.held != 0 || (!any && open_not_hittable(in) == 0)) return;
+grant engine_requests::hit_under_mutex(const request& what, bool any) noexcept {
+  for (shard& in : shards_.of(shards_.map().containing(what.wanted))) {
+    if (!any && open_not_hittable(in) == 0) continue;
     os::scoped_lock guard(in.mutex);
-    found = hit_if_live(in, what);
-  });
-  return found;
+    if (const auto found = hit_if_live(in, what); found.held != 0) return found;
+  }
+  return {};
 }
 
 // Acquires from the shard that has the entries of this extent.
-result<grant> engine::acquire_from(shard& in, const request& what, const range& extent) noexcept {
+result<grant> engine_requests::acquire_from(shard& in, const request& what, const range& extent) noexcept {
   overlaps_elsewhere other;
   if (!shards_.map().one() && announce_level(extent, other) && !what.unshared)
     if (auto served = look_elsewhere(in, what, extent, other)) return *served;
@@ -137,18 +136,18 @@ result<grant> engine::acquire_from(shard& in, const request& what, const range& 
   return granted;
 }
 
-bool engine::is_of_a_file(const request& what, const range& extent) const noexcept {
+bool engine_requests::is_of_a_file(const request& what, const range& extent) const noexcept {
   const auto behind = backing_of(extent, what.file);
   return behind > backing::program || (behind == backing::program && !options_.program_data);
 }
 
-request engine::for_one_lease(request what) noexcept {
+request engine_requests::for_one_lease(request what) noexcept {
   what.unshared = true;
   what.persistent = false;
   return what;
 }
 
-error engine::no_memory_for_page_counts() noexcept {
+error engine_requests::no_memory_for_page_counts() noexcept {
   return {errc::out_of_resources, native_kind::none, 0, "no memory to count the registered pages"};
 }
 

@@ -24,8 +24,8 @@ bool withdrawn(const request& what) noexcept {
 
 }  // namespace
 
-result<grant> engine::open(shard& in, const request& what, const extent_to_open& to, lookup_result& seen,
-                           const deadlines& until) noexcept {
+result<grant> engine_opening::open(shard& in, const request& what, const extent_to_open& to, lookup_result& seen,
+                                   const deadlines& until) noexcept {
   if (withdrawn(what)) [[unlikely]]
     return tl::unexpected(memory_withdrawn);
   entry& fresh = claim(in, what, to, seen).one;
@@ -35,7 +35,8 @@ result<grant> engine::open(shard& in, const request& what, const extent_to_open&
 }
 
 // Takes room for the entry, and calls the driver.
-result<grant> engine::open_claimed(shard& in, entry& fresh, const request& what, const deadlines& until) noexcept {
+result<grant> engine_opening::open_claimed(shard& in, entry& fresh, const request& what,
+                                           const deadlines& until) noexcept {
   const auto bytes = fresh.covered().size();
   PINFOLD_ASSERT(!fresh.counted && fresh.bytes == 0, "a new entry has taken no room");
   if (fresh.bypass || !in.table.take_room(fresh, bytes, 1)) {
@@ -44,13 +45,13 @@ result<grant> engine::open_claimed(shard& in, entry& fresh, const request& what,
     if (!room) return tl::unexpected(abandon(in, fresh, room.error(), what.free_room_only));  // others look again
   }
   if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));  // since the claim
-  const closes_known before{closes_done_.load(std::memory_order_acquire)};
+  const auto before = driver_.closes_now();
   auto made = call_open(in, fresh, *fresh.hot(), what.argument);
   return finish(in, fresh, what, made, before, until);
 }
 
-// For a request that must evict nothing.
-result<void> engine::take_free_room(shard& in, entry& fresh, std::size_t bytes) noexcept {
+// Takes room for a request that must not evict.
+result<void> engine_opening::take_free_room(shard& in, entry& fresh, std::size_t bytes) noexcept {
   for (bool gathered = budget_.gathered(); !in.table.take_room(fresh, bytes, 1); gathered = budget_.gathered()) {
     if (gathered) return tl::unexpected(no_free_room);
     gather_room(in);
@@ -60,24 +61,23 @@ result<void> engine::take_free_room(shard& in, entry& fresh, std::size_t bytes) 
 
 // Takes away rights that entries in other shards had when the request looked there, unless they still have them: the
 // memory may have been replaced since. If it is replaced from now on, the claimed entry is doomed.
-void engine::check_borrowed(shard& in, entry& fresh, const request& what, access_flags borrowed) noexcept {
+void engine_opening::check_borrowed(shard& in, entry& fresh, const request& what, access_flags borrowed) noexcept {
   auto still = access_flags::none;
-  in.mutex.unlock();
-  core::for_each_shard(shards_.map().containing(what.wanted), [&](std::size_t number) {
-    shard& other = shards_[number];
-    if (&other == &in) return;
-    lookup_result seen;
-    os::scoped_lock guard(other.mutex);
-    other.table.scan(what, what.wanted, seen);
-    still = still | seen.around;
-  });
-  in.mutex.lock();
+  {
+    const os::scoped_unlock free(in.mutex);
+    for (shard& other : shards_.others(shards_.map().containing(what.wanted), in)) {
+      lookup_result seen;
+      os::scoped_lock guard(other.mutex);
+      other.table.scan(what, what.wanted, seen);
+      still = still | seen.around;
+    }
+  }
   fresh.access = core::without(fresh.access, core::without(borrowed, still));
 }
 
 // Handles the driver's answer: publishes the entry, asks the driver again, or gives up.
-result<grant> engine::finish(shard& in, entry& fresh, const request& what, result<opened>& made, closes_known before,
-                             const deadlines& until) noexcept {
+result<grant> engine_opening::finish(shard& in, entry& fresh, const request& what, result<opened>& made,
+                                     closes_known before, const deadlines& until) noexcept {
   record& hot = *fresh.hot();
   for (int late = 0;;) {
     PINFOLD_ASSERT(fresh.now() == entry_state::opening && !fresh.in_driver, "only the opener ends an open");
@@ -88,8 +88,8 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
       }
       if (!in.pending.empty()) [[unlikely]]
         doom_if_gone(in, fresh);
-      if (hot.is(record::stale) && driver_.invalidated != nullptr) [[unlikely]]
-        driver_.invalidated(driver_.self, made->object);
+      if (hot.is(record::stale) && driver_.wants_invalidated()) [[unlikely]]
+        driver_.invalidated(made->object);
       if (!hot.is(record::stale) || late == most_late_opens || !opened_too_late(in, fresh, *made)) {
         const pin held = core::pin_now(ledger::of_this_thread(), &hot);
         publish(in, fresh, hot, *made);
@@ -102,18 +102,18 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
     } else {
       in.counts.add(counter::failed_opens);
       if (auto again = after_refusal(in, fresh, made.error(), what, before, until); !again)
-        return tl::unexpected(abandon(in, fresh, again.error(), what.free_room_only || closed_since(before)));
+        return tl::unexpected(abandon(in, fresh, again.error(), what.free_room_only || driver_.closed_since(before)));
     }
     if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));
-    before = {closes_done_.load(std::memory_order_acquire), before.asked + 1};
+    before = driver_.closes_now(before.asked + 1);
     made = call_open(in, fresh, hot, what.argument);
   }
 }
 
-// Closes a registration whose range was invalidated since the driver was asked, and returns true: the caller asks the
-// driver again. Without a token, nothing but the time tells what was opened: it may be the memory that is gone.
-bool engine::opened_too_late(shard& in, entry& opening, const opened& made) noexcept {
-  if (driver_.token_bytes > 0) return false;
+// If the range was invalidated since the driver was asked, closes the registration and returns true: the caller asks
+// the driver again. Without a token, only the time tells which memory was opened: it may be the memory that is gone.
+bool engine_opening::opened_too_late(shard& in, entry& opening, const opened& made) noexcept {
+  if (driver_.imports()) return false;
   if (!close_unpublished(in, opening, made))
     return false;  // handed out as it is, hidden, and closed by its last release
   in.table.undoom(opening, in.pending);
@@ -121,19 +121,19 @@ bool engine::opened_too_late(shard& in, entry& opening, const opened& made) noex
 }
 
 // Handles a refusal by the driver. Success means that the caller asks the driver again.
-result<void> engine::after_refusal(shard& in, entry& opening, const error& refused, const request& what,
-                                   const closes_known& before, const deadlines& until) noexcept {
+result<void> engine_opening::after_refusal(shard& in, entry& opening, const error& refused, const request& what,
+                                           const closes_known& before, const deadlines& until) noexcept {
   if (refused.code == errc::already_mapped) return clear_conflicts(in, opening, refused, before, until);
   if (refused.code == errc::out_of_resources && what.free_room_only)  // evicts nothing for room in the driver either
-    return closed_since(before) ? result<void>{} : tl::unexpected(refused);
+    return driver_.closed_since(before) ? result<void>{} : tl::unexpected(refused);
   if (refused.code == errc::out_of_resources) return free_resources(in, refused, before, until);
   if (opening.access == what.need) return tl::unexpected(refused);
   opening.access = what.need;  // the driver may refuse only the rights added from other entries
   return {};
 }
 
-// Corrects index and reservation to what was really opened (R12).
-result<void> engine::accept(shard& in, entry& opening, const opened& made, const deadlines& until) noexcept {
+// Corrects index and reservation to the range that was really opened (R12).
+result<void> engine_opening::accept(shard& in, entry& opening, const opened& made, const deadlines& until) noexcept {
   PINFOLD_ASSERT(!opening.in_driver, "the driver has answered");
   const bool whole = made.covered.contains(opening.covered()) && made.bytes >= made.covered.size();
   if (!made.covered.empty()) in.table.cover(opening, made.covered);
@@ -142,13 +142,13 @@ result<void> engine::accept(shard& in, entry& opening, const opened& made, const
   return made.bytes > opening.bytes ? reserve(in, opening, made.bytes - opening.bytes, 0, until) : result<void>{};
 }
 
-void engine::shrink(shard& in, entry& opening, std::size_t bytes) noexcept {
+void engine_opening::shrink(shard& in, entry& opening, std::size_t bytes) noexcept {
   in.table.shrink(opening, bytes);
   changes_.notify();
 }
 
 // Ends a failed open: tells the waiting threads why. The last thread that needs the entry recycles it.
-error engine::abandon(shard& in, entry& opening, const error& why, bool outdated) noexcept {
+error engine_opening::abandon(shard& in, entry& opening, const error& why, bool outdated) noexcept {
   open_waiter::tell(in.open_waiters, opening, why, outdated);
   in.table.fail(opening);
   in.waiting.notify(&opening);
@@ -157,9 +157,9 @@ error engine::abandon(shard& in, entry& opening, const error& why, bool outdated
   return why;
 }
 
-// Closes what the driver opened and must not stay, or quarantines the entry (R41). A quarantined entry counts with what
-// is open, even where the budget has no room for it.
-error engine::take_back(shard& in, entry& opening, const opened& made, const error& why) noexcept {
+// Closes an open registration that must not stay, or quarantines the entry (R41). A quarantined entry counts with the
+// bytes that are open, even if the budget has no room for them.
+error engine_opening::take_back(shard& in, entry& opening, const opened& made, const error& why) noexcept {
   in.counts.add(counter::opens);
   in.table.write_record(*opening.hot(), made);
   if (close_unpublished(in, opening, made)) {

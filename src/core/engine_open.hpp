@@ -3,75 +3,67 @@
 /// The steps that every miss takes. Inline, so that the plain miss is one function (engine_miss.cpp).
 #pragma once
 
-#include "core/engine.hpp"
+#include "core/engine_opening.hpp"
 #include "core/entry_table_open.hpp"
-#include "core/open_watch.hpp"
 #include "os/mapped.hpp"
 
 namespace pinfold::detail {
 
-inline constexpr error cache_ended{errc::closed, native_kind::none, 0, "the cache is shutting down"};
-
-/// Returns the first byte of a request: every entry that covers the request covers that. The caller need not look at
-/// others that overlap it.
+/// Returns the first byte of a request. Every entry that covers the request covers it, so the caller need not visit
+/// entries that only overlap the request.
 inline range first_byte(const request& what) noexcept { return {what.wanted.begin, what.wanted.begin + 1}; }
 
 // Refuses bad input before the mutex is taken and before any work whose cost grows with the size (R59). `monitors_` is
 // set only where monitors watch mappings of this process; with `manual` a cache accepts any addresses.
-inline result<range> engine::checked(const request& what) const noexcept {
+inline result<range> engine_opening::checked(const request& what) const noexcept {
   constexpr std::size_t huge = std::size_t{1} << 32U;
-  auto extent = driver_.check(driver_.self, what);
-  if (!extent || driver_.token_bytes > 0) return extent;
+  auto extent = driver_.check(what);
+  if (!extent || driver_.imports()) return extent;
   const auto [begin, end] = what.wanted;
   if (!what.unbudgeted && !budget_.can_ever_hold(end - begin)) return tl::unexpected(larger_than_budget());
-  if (monitors_ != nullptr && end - begin >= huge && !(os::is_mapped(begin) && os::is_mapped(end - 1)))
+  if (monitors_.any() && end - begin >= huge && !(os::is_mapped(begin) && os::is_mapped(end - 1)))
     return fail(errc::invalid_range, "part of the range is not mapped");
   return extent;
 }
 
 // Announces the cell size of a new entry, and reads the count of wide entries. Returns whether other shards may have
 // entries that overlap it.
-inline bool engine::announce_level(const range& extent, overlaps_elsewhere& other) noexcept {
+inline bool engine_opening::announce_level(const range& extent, overlaps_elsewhere& other) noexcept {
   const auto level = core::shard_map::level_of(extent);
   shards_.map().use(level);
   other.wide = level > 0;
-  other.wide_before = wide_published_.load(std::memory_order_seq_cst);
+  other.wide_before = shards_.map().wide_published();
   return other.wide || !shards_.map().smallest_only();
 }
 
-// Claims an entry, and wakes the reaper for the first one: from now on there is an entry that an event or time could
-// affect.
-inline engine::new_entry engine::claim(shard& in, const request& what, const extent_to_open& to,
-                                       lookup_result& seen) noexcept {
+// Claims an entry, and wakes the reaper for the first one: from now on an event or time could affect an entry.
+inline engine_opening::new_entry engine_opening::claim(shard& in, const request& what, const extent_to_open& to,
+                                                       lookup_result& seen) noexcept {
   const new_entry fresh = in.table.claim(what, to, seen, in.pending);
   if (in.table.size() == 1) [[unlikely]]
     wake_reaper();
   return fresh;
 }
 
-inline result<opened> engine::call_open(shard& in, entry& opening, const record& hot, void* argument) noexcept {
+inline result<opened> engine_opening::call_open(shard& in, entry& opening, const record& hot, void* argument) noexcept {
   in.table.enter_driver(opening);
-  const auto* token = reinterpret_cast<const std::byte*>(&hot) + token_offset_;
-  const open_request asked{driver_.token_bytes > 0 ? imported_part_of(hot).peer : peer_id{}, hot.covered(), token,
+  const auto* token = driver_.token_of(hot);
+  const open_request asked{driver_.imports() ? imported_part_of(hot).peer : peer_id{}, hot.covered(), token,
                            opening.access, argument};
-  in.mutex.unlock();
-  const bool seen = monitors_watch(asked.extent);
-  const auto start = core::open_watch::now(times_opens());
-  auto made = [&] {
-    const auto turn = driver_turn();
-    return driver_.open(driver_.self, asked);
-  }();
-  if (start != core::open_watch::time_point{}) [[unlikely]]
-    note_open(start, asked.extent, made);
-  if (audit_ && made) audit_->note(&hot, made->covered);
-  read_up_to_now();  // before `leave_driver`: while other threads see that the driver may have it open
-  in.mutex.lock();
+  bool seen = false;
+  auto made = os::unlocked(in.mutex, [&] {
+    seen = monitors_.watch(asked.extent, reporter_);
+    auto answer = driver_.open(asked);
+    if (audit_ && answer) audit_->note(&hot, answer->covered);
+    read_up_to_now();  // before `leave_driver`: while other threads see that the driver may have it open
+    return answer;
+  });
   in.table.leave_driver(opening);
   if (!seen || (made && made->for_one_lease)) in.table.make_unshared(opening);
   return made;
 }
 
-inline void engine::publish(shard& in, entry& opening, record& hot, const opened& made) noexcept {
+inline void engine_opening::publish(shard& in, entry& opening, record& hot, const opened& made) noexcept {
   in.table.publish(opening, hot, made);
   if (!in.table.settled()) [[unlikely]]
     settle(in);
@@ -79,12 +71,12 @@ inline void engine::publish(shard& in, entry& opening, record& hot, const opened
   in.waiting.notify(&opening);
 }
 
-inline void engine::count_miss(shard& in, miss_reason reason) noexcept {
+inline void engine_opening::count_miss(shard& in, miss_reason reason) noexcept {
   constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
   in.counts.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
 }
 
-inline void engine::count_end(shard& in, const result<grant>& granted, miss_reason reason) noexcept {
+inline void engine_opening::count_end(shard& in, const result<grant>& granted, miss_reason reason) noexcept {
   if (granted) return count_miss(in, reason);
   in.counts.add(counter::failed_acquires);
 }

@@ -2,7 +2,8 @@
 // The optional thread that does due closes, and learns by itself of memory that went away (R60).
 #include "core/engine.hpp"
 
-#include <mutex>
+#include <chrono>
+#include <optional>
 
 namespace pinfold::detail {
 
@@ -23,23 +24,18 @@ bool engine::anything_to_watch() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thre
   return all > 0;
 }
 
-// Waits for work. While there is nothing to watch, the thread sleeps until the first entry comes. Otherwise a poll
-// costs two loads if nothing has happened.
-void engine::wait_for_work() noexcept {
-  {
-    const auto asked = [this] { return reaper_asked_ || reaper_stop_; };
-    std::unique_lock guard(reaper_mutex_);
-    if (!anything_to_watch()) {
-      if (budget_.node() != nullptr) budget_.node()->trim();  // nothing here would give it to others
-      reaper_wake_.wait(guard, asked);
-    } else if (watched_ == nullptr && budget_.node() == nullptr) {
-      reaper_wake_.wait_for(guard, options_.idle_timeout, asked);
-    } else {
-      reaper_wake_.wait_for(guard, between_looks, asked);
-    }
-    reaper_asked_ = false;
-    if (reaper_stop_) return;
+// Returns how long the reaper waits for work. While there is nothing to watch, it sleeps until the first entry wakes it
+// (`claim`). Otherwise a poll costs two loads if nothing has happened.
+std::optional<std::chrono::milliseconds> engine::time_to_next_look() const noexcept {
+  if (!anything_to_watch()) {
+    if (budget_.node() != nullptr) budget_.node()->trim();  // else this process would keep it from others
+    return {};
   }
+  return watched_ == nullptr && budget_.node() == nullptr ? options_.idle_timeout : between_looks;
+}
+
+void engine::wait_for_work() noexcept {
+  if (!reaper_.wait(time_to_next_look())) return;
   if (watched_ != nullptr) return catch_up_with_everything();
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);
@@ -48,11 +44,7 @@ void engine::wait_for_work() noexcept {
 }
 
 void engine::reap() noexcept {
-  const auto stops = [this] {
-    const std::scoped_lock guard(reaper_mutex_);
-    return reaper_stop_;
-  };
-  while (!stops()) {
+  while (!reaper_.stops()) {
     bool any = false;
     for (shard& in : shards_) {
       os::scoped_lock guard(in.mutex);
@@ -69,11 +61,7 @@ void engine::reap() noexcept {
 // engine.
 void engine::run_reaper(engine* home) noexcept {
   home->reap();
-  {
-    const std::scoped_lock guard(home->reaper_mutex_);
-    home->reaper_runs_ = false;
-    home->reaper_left_.notify_one();
-  }
+  home->reaper_.say_left();
   home->leave_shards();
   destroy(home->leave());
 }

@@ -56,7 +56,7 @@ bool engine::may_close(asked_by caller, std::uint32_t cache) const noexcept {
   return caller == asked_by::acquire && (cache == by_lease || cache == number_);
 }
 
-result<void> engine::unpin(shard& in, entry& held) noexcept {
+result<void> engine_closing::unpin(shard& in, entry& held) noexcept {
   held.own_pins().fetch_sub(1, std::memory_order_seq_cst);
   changes_.notify();
   return unpinned(in, held, defers_closes());
@@ -64,7 +64,7 @@ result<void> engine::unpin(shard& in, entry& held) noexcept {
 
 // Does what is due when an entry has no pin left; queues the close if it is to be done `later`. Every thread that gives
 // a pin back calls this, or has seen that it need not.
-result<void> engine::unpinned(shard& in, entry& freed, bool later) noexcept {
+result<void> engine_closing::unpinned(shard& in, entry& freed, bool later) noexcept {
   PINFOLD_ASSERT(in.table.settled(), "pins were counted after a barrier");
   if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
   switch (freed.now()) {

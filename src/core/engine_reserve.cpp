@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Taking room in the budget for an entry that is being opened (R12).
-#include "core/engine_open.hpp"
+#include "core/engine_room.hpp"
+#include "core/entry_table_open.hpp"
 #include "core/node_request.hpp"
 
 #include <optional>
@@ -9,8 +10,8 @@ namespace pinfold::detail {
 
 using refusal = core::budget::share::refusal;
 
-result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
-                             const deadlines& until) noexcept {
+result<void> engine_room::reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
+                                  const deadlines& until) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "only openers take room");
   if (opening.bypass) {
     in.table.go_without_room(opening, more_bytes);
@@ -43,17 +44,17 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
     if (wanted == proof::lately && !may_bypass(opening)) continue;  // another thread wants it to stay, meanwhile
     if (retry_quarantined_once(in, retried) || (why == refusal::node_full && dead_gave_room_at_last(in, node)))
       continue;
-    in.room.insist();  // it has given way as far as it can, and must learn why there is no room
+    in.room.insist();  // the request gave way as far as it can, and must learn why there is no room
     if (others_give_back() && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
     if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
     if (const auto ended = without_room(in, opening, more_bytes, watch, node, until)) return *ended;
   }
 }
 
-// What `when_full` says when nothing can be closed. Returns nothing if the request shall look again.
-std::optional<result<void>> engine::without_room(shard& in, entry& opening, std::size_t more_bytes,
-                                                 release_watch& watch, core::node_request& node,
-                                                 const deadlines& until) noexcept {
+// Applies `when_full` when nothing can be closed. Returns nothing if the request should look again.
+std::optional<result<void>> engine_room::without_room(shard& in, entry& opening, std::size_t more_bytes,
+                                                      release_watch& watch, core::node_request& node,
+                                                      const deadlines& until) noexcept {
   const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass(opening));
   if (refused && wait_for_transient(in, watch, until)) return {};
   if (options_.full == when_full::bypass) return bypass(in, opening, more_bytes, node);
@@ -61,12 +62,13 @@ std::optional<result<void>> engine::without_room(shard& in, entry& opening, std:
   return result<void>(tl::unexpected(no_room(in, opening, node)));
 }
 
-bool engine::may_bypass(const entry& opening) const noexcept {
+bool engine_room::may_bypass(const entry& opening) const noexcept {
   return options_.full == when_full::bypass && !opening.persistent && !opening.merged;
 }
 
-// A bypass ends with its last lease, so that a caller that relies on the registration is refused.
-result<void> engine::bypass(shard& in, entry& opening, std::size_t more_bytes, core::node_request& request) noexcept {
+// Refuses a persistent request, which relies on the registration: a bypass ends with its last lease.
+result<void> engine_room::bypass(shard& in, entry& opening, std::size_t more_bytes,
+                                 core::node_request& request) noexcept {
   if (!may_bypass(opening)) {
     tell_refusal(in, opening, request);
     return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
@@ -76,7 +78,7 @@ result<void> engine::bypass(shard& in, entry& opening, std::size_t more_bytes, c
   return {};
 }
 
-error engine::no_room(shard& in, const entry& opening, core::node_request& request) noexcept {
+error engine_room::no_room(shard& in, const entry& opening, core::node_request& request) noexcept {
   const bool node_full = in.room.why() == refusal::node_full;
   tell_refusal(in, opening, request);
   return {errc::over_budget, native_kind::none, 0,
@@ -84,24 +86,12 @@ error engine::no_room(shard& in, const entry& opening, core::node_request& reque
                     : "the budget is used up and no idle registration is left to evict"};
 }
 
-// Takes back what the shards have left of their portions: from now on, room that is free can be taken in any shard.
-void engine::gather_room(shard& in) noexcept {
-  in.mutex.unlock();
-  {
-    const std::scoped_lock turn(gathering_);
-    if (!budget_.gathered()) {
-      budget_.tighten();
-      for (shard& each : shards_) {
-        os::scoped_lock guard(each.mutex);
-        each.room.give_rest();
-      }
-      budget_.say_gathered();
-    }
-  }
-  in.mutex.lock();
+void engine_room::gather_room(shard& in) noexcept {
+  const os::scoped_unlock free(in.mutex);
+  shards_.gather_room(budget_);
 }
 
-error engine::larger_than_budget() noexcept {
+error engine_room::larger_than_budget() noexcept {
   return {errc::larger_than_budget, native_kind::none, 0, "this registration alone exceeds the budget"};
 }
 

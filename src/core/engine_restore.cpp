@@ -70,9 +70,9 @@ bool restoration::state::restore_one() noexcept {
   const background_use::call guard(use);
   if (guard.on() == nullptr) return false;
   core::restored_now one;
-  if (!guard.on()->begin_restoring(one, quiesces)) return false;
+  if (!guard.on()->quiesced().begin_restoring(one, quiesces)) return false;
   note(one, guard.on()->restore(one));
-  guard.on()->end_restoring(one);
+  guard.on()->quiesced().end_restoring(one);
   return true;
 }
 
@@ -126,7 +126,7 @@ result<restoration> restoration::begin(engine* on, restore_options how) noexcept
   if (!use) return tl::unexpected(use.error());
   const auto workers = std::min(std::max(how.workers, 1U), 64U);
   auto begun = std::make_unique<state>(std::move(*use), std::move(how));
-  const auto there = on->remembers();
+  const auto there = on->quiesced().left();
   begun->now.total = there.count;
   begun->quiesces = there.quiesces;
   if (auto started = begun->start(workers); !started) return tl::unexpected(started.error());

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which entries are closed for room: in the budget, or in the driver (R7, R14-R17).
-#include "core/engine.hpp"
+#include "core/engine_room.hpp"
 
 namespace pinfold::detail {
 
 // Stopping all hits to learn that everything is leased makes each hitting thread wait. Requests that bypass the budget
 // do not repeat it for 20 times as long as it took, so that hits are stopped for a twentieth of the time at most.
-bool engine::all_leased_lately() const noexcept {
+bool engine_room::all_leased_lately() const noexcept {
   return std::chrono::steady_clock::now() < all_leased_until_.load(std::memory_order_relaxed);
 }
 
-void engine::note_all_leased(core::deadline since) noexcept {
+void engine_room::note_all_leased(core::deadline since) noexcept {
   constexpr int times = 20;
   const auto now = std::chrono::steady_clock::now();
   all_leased_until_.store(now + times * (now - since), std::memory_order_relaxed);
 }
 
 // Marks a few victims at once, for one barrier. `rounds`: how often the hand may pass an entry.
-void engine::mark_victims(shard& in, unsigned rounds) noexcept {
+void engine_room::mark_victims(shard& in, unsigned rounds) noexcept {
   in.table.begin_evict_victims(shards_.size() == 1 ? 16 : 4, rounds);
   settle(in);
 }
 
 // While hits run, a pin count is only a snapshot. With all hits stopped at once, a pinned entry really was pinned then:
 // a request may be refused when all entries are (R58).
-void engine::mark_all_at_once(shard& in) noexcept {
+void engine_room::mark_all_at_once(shard& in) noexcept {
   PINFOLD_ASSERT(in.table.settled(), "hits of every entry are stopped at one time");
   in.table.begin_evict_all();
   settle(in);
@@ -32,7 +32,8 @@ void engine::mark_all_at_once(shard& in) noexcept {
 }
 
 // The same for all shards, with one barrier. Closes an entry before any thread can pin it again.
-engine::looked engine::close_one_of_all_at_once() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+engine_room::looked engine_room::close_one_of_all_at_once() noexcept
+    PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   shard* with_victim = nullptr;
   lock_all();
   for (shard& in : shards_) {
@@ -55,9 +56,9 @@ engine::looked engine::close_one_of_all_at_once() noexcept PINFOLD_THREAD_ATTRIB
   return looked::closed_one;
 }
 
-// Queues the closes of entries that only failing hits had pinned, or that were released and are not finished yet: the
-// releasing thread is between two steps.
-void engine::queue_released(shard& in) noexcept {
+// Queues the closes of entries that only failing hits had pinned, or whose release is not finished yet: the releasing
+// thread is between two steps.
+void engine_room::queue_released(shard& in) noexcept {
   if (in.table.queue_released() > 0) closes_are_due();
   in.table.retire_released();
   settle(in);
@@ -65,8 +66,8 @@ void engine::queue_released(shard& in) noexcept {
 
 // Queues the closes of imports that were not used for `idle_timeout`: an importer does not learn that the exporter
 // freed a buffer, and the exporter's memory stays allocated while it is mapped here. Entries that eviction marked
-// before go, too: they were not used since the hand passed them.
-void engine::queue_idle(shard& in) noexcept {
+// before are queued, too: they were not used since the hand passed them.
+void engine_room::queue_idle(shard& in) noexcept {
   if (!in.sweep.due()) return;
   in.table.begin_evict_idle();
   settle(in);
@@ -75,7 +76,7 @@ void engine::queue_idle(shard& in) noexcept {
 }
 
 // Closes an entry that is marked, or whose close is due.
-bool engine::close_marked(shard& in) noexcept {
+bool engine_room::close_marked(shard& in) noexcept {
   if (entry* due = in.table.first_due()) {
     static_cast<void>(close(in, *due));  // on failure the entry is quarantined, and the sink told
     return true;
@@ -83,25 +84,23 @@ bool engine::close_marked(shard& in) noexcept {
   entry* victim = in.table.first_evicting();
   if (victim == nullptr) return false;
   in.table.count_eviction(*victim);
-  if (is_observed()) note_eviction(*victim);
+  if (reporter_.is_observed()) reporter_.note_eviction(*victim);
   static_cast<void>(close(in, *victim, event_kind::evicted));
   return true;
 }
 
-bool engine::close_one_of(shard& in) noexcept {
+bool engine_room::close_one_of(shard& in) noexcept {
   constexpr unsigned twice = 2;  // so that it finds one if all were visited
   if (!in.table.any_closable()) mark_victims(in, twice);
   if (!in.table.any_closable()) queue_released(in);
   return close_marked(in);
 }
 
-engine::looked engine::close_one_for_room(shard& in, proof wanted) noexcept {
+engine_room::looked engine_room::close_one_for_room(shard& in, proof wanted) noexcept {
   if (close_marked(in)) return looked::closed_one;
   if (shards_.size() > 1) {
-    in.mutex.unlock();
-    const auto found = close_one_anywhere(wanted);
-    in.mutex.lock();
-    return found;
+    const os::scoped_unlock free(in.mutex);
+    return close_one_anywhere(wanted);
   }
   if (close_one_of(in)) return looked::closed_one;
   if (ledger::others() > 0 && (wanted == proof::now || !all_leased_lately())) {
@@ -113,19 +112,10 @@ engine::looked engine::close_one_for_room(shard& in, proof wanted) noexcept {
   return closes_in_flight() > 0 ? looked::closing : looked::nothing;
 }
 
-// Returns the shard that eviction visits next: the one with more entries among two, so that each loses entries about as
-// it has them.
-shard& engine::next_for_eviction() noexcept {
-  const auto first = hand_.fetch_add(1, std::memory_order_relaxed) % shards_.size();
-  shard& one = shards_[first];
-  shard& other = shards_[(first + 1) % shards_.size()];
-  return one.room.count_now() >= other.room.count_now() ? one : other;
-}
-
-engine::looked engine::close_one_anywhere(proof wanted) noexcept {
+engine_room::looked engine_room::close_one_anywhere(proof wanted) noexcept {
   constexpr unsigned once = 1;
   for (std::size_t tries = 0; tries < shards_.size(); ++tries) {
-    shard& in = next_for_eviction();
+    shard& in = shards_.next_for_eviction();
     os::scoped_lock guard(in.mutex);
     if (!in.table.any_closable()) mark_victims(in, once);
     if (close_marked(in)) return looked::closed_one;
@@ -141,50 +131,48 @@ engine::looked engine::close_one_anywhere(proof wanted) noexcept {
   return found;
 }
 
-bool engine::any_quarantined() const noexcept {
+bool engine_room::any_quarantined() const noexcept {
   std::uint64_t all = 0;
   for (const shard& in : shards_) all += in.counts.count(counter::quarantined);
   return all > 0;
 }
 
-void engine::retry_all_quarantined(shard& in) noexcept {
+void engine_room::retry_all_quarantined(shard& in) noexcept {
   static_cast<void>(retry_quarantined(in));
   if (shards_.size() == 1) return;
-  in.mutex.unlock();
-  for (shard& other : shards_) {
-    if (&other == &in) continue;
+  const os::scoped_unlock free(in.mutex);
+  for (shard& other : shards_.others(shards_.map().all(), in)) {
     os::scoped_lock guard(other.mutex);
     static_cast<void>(retry_quarantined(other));
   }
-  in.mutex.lock();
 }
 
-// Those that fail again stay listed.
-bool engine::retry_quarantined_once(shard& in, bool& retried) noexcept {
+// Entries whose close fails again stay quarantined.
+bool engine_room::retry_quarantined_once(shard& in, bool& retried) noexcept {
   if (retried || !any_quarantined()) return false;
   retried = true;
   retry_all_quarantined(in);
   return true;
 }
 
-// Makes a little room when the driver is out of resources, one victim at a time. Success means that the caller asks the
-// driver again.
-result<void> engine::free_resources(shard& in, const error& refused, const closes_known& before,
-                                    const deadlines& until) noexcept {
-  if (closed_since(before)) return {};
+// Makes room when the driver is out of resources, one victim at a time. Success means that the caller asks the driver
+// again.
+result<void> engine_room::free_resources(shard& in, const error& refused, const closes_known& before,
+                                         const deadlines& until) noexcept {
+  if (driver_.closed_since(before)) return {};
   release_watch watch(changes_);
   for (auto found = looked::nothing; found == looked::nothing;) {
     found = close_one_for_room(in);
     if (found == looked::closed_one) return {};
     if (found == looked::nothing && !wait_for_transient(in, watch, until)) break;
   }
-  while (closes_in_flight() > 0 && !closed_since(before)) {
+  while (closes_in_flight() > 0 && !driver_.closed_since(before)) {
     if (!wait_for_change(in, watch.changes(), until.others()))
       return fail(errc::timed_out, "out of resources, and another thread's close did not finish in time");
   }
-  if (closed_since(before)) return {};
+  if (driver_.closed_since(before)) return {};
   retry_all_quarantined(in);
-  if (closed_since(before)) return {};
+  if (driver_.closed_since(before)) return {};
   return tl::unexpected(refused);
 }
 

@@ -3,6 +3,7 @@
 // driver.
 #include "core/engine.hpp"
 #include "core/sync_point.hpp"
+#include "os/size_limit.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -11,20 +12,6 @@
 #include <utility>
 
 namespace pinfold::detail {
-
-// Stops the reaper. Returns false when its thread is still in the driver: then the thread ends by itself.
-bool engine::stop_reaper(core::deadline until) noexcept {
-  if (!reaper_.joinable()) return true;
-  bool ended = false;
-  {
-    std::unique_lock guard(reaper_mutex_);
-    reaper_stop_ = true;
-    reaper_wake_.notify_one();
-    ended = reaper_left_.wait_until(guard, until, [this] { return !reaper_runs_; });
-  }
-  ended ? reaper_.join() : reaper_.detach();
-  return ended;
-}
 
 // Waits for leases, then for closes by other threads: their releases may be in the driver.
 void engine::wait_for_others(core::deadline until) noexcept {
@@ -63,19 +50,16 @@ void engine::close_refused(core::deadline until) noexcept {
 void engine::say_goodbye(std::uint64_t leases, std::size_t closes) noexcept {
   event left{event_kind::leases_outlive_cache, severity::failure};
   left.leases = leases;
-  if (leases > 0) tell(left);
-  if (closes > 0) tell({event_kind::closes_outlive_cache, severity::failure});
+  if (leases > 0) reporter_.tell(left);
+  if (closes > 0) reporter_.tell({event_kind::closes_outlive_cache, severity::failure});
   if (!options_.statistics_at_exit) return;
-  try {
+  reporter_.tell_text({event_kind::statistics, severity::info}, [this](event&) {
     std::string line = describe(read_statistics());
-    if (driver_.token_bytes == 0) line += "; monitors: " + monitors();  // of local memory
-    if (!options_.sink) std::fprintf(stderr, "%s: %s\n", options_.name.c_str(), line.c_str());
-    event what{event_kind::statistics, severity::info};
-    what.text = line.c_str();
-    tell(what);
-  } catch (...) {  // no memory for a line of text is no reason to end the program
-    counters_.add(core::shared_counter::sink_failures);
-  }
+    if (!driver_.imports()) line += "; monitors: " + monitors();
+    if (!reporter_.has_sink())
+      os::to_the_program([&] { return std::fprintf(stderr, "%s: %s\n", options_.name.c_str(), line.c_str()); });
+    return line;
+  });
 }
 
 void engine::shut_down(engine* ending) noexcept {
@@ -85,7 +69,7 @@ void engine::shut_down(engine* ending) noexcept {
   ending->neighbour_.leave();
   ending->background_.stop();
   ending->exporters_.reset();
-  const bool reaper_ended = ending->stop_reaper(until);
+  const bool reaper_ended = ending->reaper_.stop(until);
   ending->unpersist_open({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   ending->end_requests();
   ending->wait_for_others(until);
@@ -99,7 +83,7 @@ void engine::shut_down(engine* ending) noexcept {
   }
   ending->close_refused(until);
   ending->say_goodbye(leases, closes);
-  if (ending->page_) ending->page_->stop();
+  ending->reporter_.stop_page();
   ending->leave_to_leases(reaper_ended && background_ended);
 }
 
@@ -115,7 +99,7 @@ void engine::end_requests() noexcept {
 
 // From here on the last thread that needs the engine frees it.
 void engine::leave_to_leases(bool threads_ended) noexcept {
-  silent_.store(true, std::memory_order_relaxed);
+  reporter_.silence();
   listed_.say_ended();
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);
@@ -123,7 +107,7 @@ void engine::leave_to_leases(bool threads_ended) noexcept {
   }
   // Ends after the engine does, or with it, when a thread is in the driver.
   const std::shared_ptr<void> backend =
-      closes_in_flight() == 0 && threads_ended ? std::move(backend_) : std::shared_ptr<void>();
+      closes_in_flight() == 0 && threads_ended ? driver_.take_backend() : std::shared_ptr<void>();
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);
     [[maybe_unused]] const engine* last = leave_if_last(in);

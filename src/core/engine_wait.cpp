@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Barriers, waiting, and waking the threads that wait.
-#include "core/engine.hpp"
+#include "core/engine_waiting.hpp"
 #include "core/sync_point.hpp"
 #include "os/no_cancellation.hpp"
 
@@ -10,19 +10,19 @@
 
 namespace pinfold::detail {
 
-bool engine::wait_for(shard& in, const void* what, core::deadline until) noexcept {
+bool engine_waiting::wait_for(shard& in, const void* what, core::deadline until) noexcept {
   const auto start = std::chrono::steady_clock::now();
   if (start >= until) return false;
   in.counts.add(counter::requests_waiting);
   const bool in_time = in.waiting.wait(what, in.mutex, until);
   in.counts.subtract(counter::requests_waiting);
-  note_wait(in, std::chrono::steady_clock::now() - start);
+  reporter_.note_wait(in.counts, std::chrono::steady_clock::now() - start);
   return in_time;
 }
 
 // Waits for a close, a release, or room, in any shard. The first call only announces the waiter and returns true:
 // changes before the announcement did not notify, so the caller must check again first.
-bool engine::wait_for_change(shard& in, change_waiter& self, core::deadline until) noexcept {
+bool engine_waiting::wait_for_change(shard& in, change_waiter& self, core::deadline until) noexcept {
   if (!self.begun()) {
     self.begin();
     if (!order_hits(in)) self.distrust();
@@ -31,22 +31,20 @@ bool engine::wait_for_change(shard& in, change_waiter& self, core::deadline unti
   const auto start = std::chrono::steady_clock::now();
   if (start >= until) return false;
   in.counts.add(counter::requests_waiting);
-  in.mutex.unlock();
-  const bool in_time = self.wait(until);
-  in.mutex.lock();
+  const bool in_time = os::unlocked(in.mutex, [&] { return self.wait(until); });
   in.counts.subtract(counter::requests_waiting);
-  note_wait(in, std::chrono::steady_clock::now() - start);
+  reporter_.note_wait(in.counts, std::chrono::steady_clock::now() - start);
   return in_time;
 }
 
-bool engine::wait_for_change(change_waiter& self, core::deadline until) noexcept {
+bool engine_waiting::wait_for_change(change_waiter& self, core::deadline until) noexcept {
   shard& any = shards_[0];
   os::scoped_lock guard(any.mutex);
   return wait_for_change(any, self, until);
 }
 
-// The same, and every release in the process is finished meanwhile.
-bool engine::wait_for_release(shard& in, release_watch& watch, core::deadline until) noexcept {
+// Waits likewise, while every release in the process is finished.
+bool engine_waiting::wait_for_release(shard& in, release_watch& watch, core::deadline until) noexcept {
   if (watch.begun()) return wait_for_change(in, watch.changes(), until);
   watch.begin();
   if (watch.changes().begun()) {
@@ -58,7 +56,7 @@ bool engine::wait_for_release(shard& in, release_watch& watch, core::deadline un
 
 // Returns until when to wait for transient pins. After a wait in vain the pins are most likely leases, so that the next
 // waits are short for a while: a hundredth of the time at most is lost to long waits.
-core::deadline engine::end_of_transient(const deadlines& until) const noexcept {
+core::deadline engine_waiting::end_of_transient(const deadlines& until) const noexcept {
   const auto now = std::chrono::steady_clock::now();
   const auto last = last_vain_wait_.load(std::memory_order_relaxed);
   const bool lately = last != core::deadline{} && now - last < 100 * core::longest_transient_pin;
@@ -66,7 +64,7 @@ core::deadline engine::end_of_transient(const deadlines& until) const noexcept {
 }
 
 // Whether some pin in the cache may be transient.
-bool engine::any_transient(shard& in) noexcept {
+bool engine_waiting::any_transient(shard& in) noexcept {
   if (in.table.any_transient()) return true;
   if (shards_.size() == 1) return false;
   in.mutex.unlock();
@@ -82,7 +80,7 @@ bool engine::any_transient(shard& in) noexcept {
 
 // Waits until a release was finished, which may have been that of a transient pin. Returns false when no pin can be
 // transient, or when no release came in time.
-bool engine::wait_for_transient(shard& in, release_watch& watch, const deadlines& until) noexcept {
+bool engine_waiting::wait_for_transient(shard& in, release_watch& watch, const deadlines& until) noexcept {
   if (!any_transient(in)) return false;
   if (wait_for_release(in, watch, end_of_transient(until))) return true;
   last_vain_wait_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
@@ -91,10 +89,10 @@ bool engine::wait_for_transient(shard& in, release_watch& watch, const deadlines
 
 // Passes a barrier: after it, the sums of entries whose hits were stopped before are exact. If the kernel refuses the
 // barrier, as in a process that forbade itself membarrier, hits without the mutex end for good in this cache: no entry
-// becomes hittable, and each shard stops the hits of its own entries when it first needs a barrier. Then it waits once,
-// long enough for a processor's stores to leave its store buffer: a hit that had begun has its pin in memory by then,
-// or fails. Returns false when the kernel refused.
-bool engine::order_hits(shard& in) noexcept {
+// becomes hittable, and each shard stops the hits of its own entries when it first needs a barrier. Then the thread
+// waits once, long enough for a processor's stores to leave its store buffer: a hit that had begun has its pin in
+// memory by then, or fails. Returns false when the kernel refused.
+bool engine_waiting::order_hits(shard& in) noexcept {
   if (os::order_everywhere()) return true;
   hits_need_the_mutex_.store(true, std::memory_order_seq_cst);
   if (std::exchange(in.hits_stopped, true)) return false;
@@ -107,7 +105,7 @@ bool engine::order_hits(shard& in) noexcept {
 }
 
 // Passes one barrier for all entries that were taken out of the reach of hits, and sorts them by their pins.
-void engine::settle(shard& in) noexcept {
+void engine_waiting::settle(shard& in) noexcept {
   if (in.table.settled()) return;
   core::sync_point();
   order_hits(in);
@@ -116,18 +114,13 @@ void engine::settle(shard& in) noexcept {
 }
 
 // A close that is due makes room.
-void engine::closes_are_due() noexcept {
+void engine_waiting::closes_are_due() noexcept {
   changes_.notify();
   wake_reaper();
 }
 
-void engine::wake_reaper() noexcept {
-  if (!options_.reaper) return;
-  {
-    const std::scoped_lock guard(reaper_mutex_);
-    reaper_asked_ = true;
-  }
-  reaper_wake_.notify_one();
+void engine_waiting::wake_reaper() noexcept {
+  if (options_.reaper) reaper_.wake();
 }
 
 }  // namespace pinfold::detail

@@ -105,12 +105,12 @@ void remembered_list::unpersist(const gone_ranges& where) noexcept {
     if (where.touches(one.peer, one.where)) one.persistent = false;
 }
 
-void remembered_list::apply(const said_now& said) noexcept {
-  said.what == said_now::of::gone ? forget(said.peer, said.where) : unpersist(said.peer, said.where);
+void remembered_list::apply(const withdrawal& call) noexcept {
+  call.what == withdrawal::of::gone ? forget(call.peer, call.where) : unpersist(call.peer, call.where);
 }
 
-void being_closed::note(const said_now& said) noexcept try {
-  (said.what == said_now::of::gone ? gone : unpersisted).add(said.peer, said.where);
+void being_closed::note(const withdrawal& call) noexcept try {
+  (call.what == withdrawal::of::gone ? gone : unpersisted).add(call.peer, call.where);
 } catch (const std::bad_alloc&) {
   lost = true;
 }

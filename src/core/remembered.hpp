@@ -40,14 +40,14 @@ struct restored_now {
   restored_now* next = nullptr;  ///< of those that are being made
 };
 
-/// A call that visits the shards to say that memory is gone, or need not be kept any more. Until it ends, no
-/// registration of that memory is made again as if nothing had been said; at its end, the lists are told.
-struct said_now {
+/// A call that withdraws memory: it visits the shards because the memory is gone, or need not be kept any more. Until
+/// it ends, threads that restore such registrations take it into account; at its end, it is applied to the lists.
+struct withdrawal {
   enum class of : bool { gone, unpersisted };
   of what;
   peer_id peer;
   range where;
-  said_now* next = nullptr;  ///< of those that have not ended
+  withdrawal* next = nullptr;  ///< links the withdrawals that have not ended
 };
 
 /// A list of registrations with their tokens. What is listed counts as registered, so that events on it are posted,
@@ -85,9 +85,9 @@ class remembered_list {
   void unpersist(peer_id peer, const range& where) noexcept;
   /// Ends the persistence of what touches any of these.
   void unpersist(const gone_ranges& where) noexcept;
-  /// Does what is said.
-  void apply(const said_now& said) noexcept;
-  /// Takes the one that was used most out of the list; it stays counted until `uncount`. Returns false if there is
+  /// Applies the call to the list.
+  void apply(const withdrawal& call) noexcept;
+  /// Takes the most used registration out of the list; it stays counted until `uncount`. Returns false if there is
   /// none.
   [[nodiscard]] bool take_hottest(restored_now& into) noexcept;
   void uncount(const remembered& one) const noexcept {
@@ -118,9 +118,9 @@ struct being_closed {
   bool lost = false;  ///< there was no memory to note all that was said
   being_closed* next = nullptr;
 
-  /// Notes it, or that not all is known.
-  void note(const said_now& said) noexcept;
-  /// Applies to the list what was noted. Returns false if not all is known.
+  /// Notes the withdrawal, or sets `lost`.
+  void note(const withdrawal& call) noexcept;
+  /// Applies the noted withdrawals to the list. Returns false if any was `lost`.
   [[nodiscard]] bool apply() noexcept;
 };
 

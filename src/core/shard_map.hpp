@@ -136,10 +136,4 @@ class shard_map {
   alignas(64) std::atomic<std::uint64_t> wide_published_{0};
 };
 
-/// Calls `each(number)` for every shard of the set.
-template <class F>
-void for_each_shard(shard_set all, F&& each) {
-  for (; all != 0; all &= all - 1) each(static_cast<std::size_t>(std::countr_zero(all)));
-}
-
 }  // namespace pinfold::core
