@@ -68,7 +68,7 @@ constinit debugging::record_layout records{
     .persistent = 2,
     .unshared = 4,
     .bypass = 8,
-    .in_driver = 128,
+    .in_driver = 16,
     .revoked = record::revoked,
 };
 

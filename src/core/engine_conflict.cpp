@@ -51,7 +51,7 @@ bool engine_room::unpinned_for_good(shard& in, const entry& one) const noexcept 
 
 // Returns until when a request waits for the pins on an entry.
 core::deadline engine_room::end_of_conflict(const entry& pinned, const deadlines& until) const noexcept {
-  return core::entry_table::may_be_transient(pinned) ? std::max(until.conflicts(), end_of_transient(until))
+  return core::entry_table::may_be_transient(pinned) ? std::max(until.conflicts(), pace_.end_of_transient(until))
                                                      : until.conflicts();
 }
 

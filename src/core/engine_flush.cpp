@@ -22,7 +22,7 @@ result<void> engine::close_unheld(shard& in, const deadlines& until) noexcept {
   do {
     auto closed = close_unpinned(in);
     if (first && !closed) first = closed;
-  } while (in.table.any_transient() && wait_for_transient(in, watch, until));
+  } while (wait_for_transient(in, watch, until));
   return first;
 }
 

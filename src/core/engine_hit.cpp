@@ -63,7 +63,7 @@ const record* unpin_slowly(pin held) noexcept {
   if ((held & in_entry) != 0 || mine == nullptr || !mine->subtract(one))
     index::record_page::entry_of(one).own_pins().fetch_sub(1, std::memory_order_seq_cst);
   order_on_hit();
-  return one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0 ? nullptr : one;
+  return one->is(record::plain_release) && releases_awaited.load(std::memory_order_relaxed) == 0 ? nullptr : one;
 }
 
 // Gives back a pin that is not handed out. That is a release like any other: a closing thread may have seen the pin.

@@ -25,7 +25,7 @@ void engine_room::give_way(shard& in, std::size_t most) noexcept {
   auto& node = *budget_.node();
   node.yield_spare();
   for (std::size_t closed = 0; closed < most && node.crowds_others(); ++closed)
-    if (close_one_for_room(in, proof::lately) != looked::closed_one) return;
+    if (close_one_for_room(in) != looked::closed_one) return;
 }
 
 void engine_room::give_way() noexcept {
@@ -86,9 +86,7 @@ void engine_room::wait_for_turn(shard& in, const entry& opening, release_watch& 
   for (; whose == node::turn::another && std::chrono::steady_clock::now() < until.room() && !in.table.ended();
        whose = request.whose_turn()) {
     if (request.begin_waiting()) tell_no_room(in, opening, request, event_kind::waits_for_node_budget);
-    for (std::size_t closed = 0;
-         closed < closes_per_miss && close_one_for_room(in, proof::lately) == looked::closed_one;)
-      ++closed;
+    for (std::size_t closed = 0; closed < closes_per_miss && close_one_for_room(in) == looked::closed_one;) ++closed;
     request.node()->trim();
     static_cast<void>(
         wait_for_release(in, watch, std::min(std::chrono::steady_clock::now() + longest_pause, until.room())));

@@ -28,7 +28,9 @@ result<void> engine::finish_release(const record* given_back, asked_by caller, s
     engine& home = in->engine;
     home.changes_.notify();  // threads that wait for room or for a conflict look again
     const bool later = home.defers_closes() || !home.may_close(caller, cache);
-    if (!in->orphaned) closed = home.unpinned(*in, index::record_page::entry_of(given_back), later);
+    entry& freed = index::record_page::entry_of(given_back);
+    if (cache == by_lease && freed.in == index::list_id::leased) in->table.put_back(freed);  // even if leases remain
+    if (!in->orphaned) closed = home.unpinned(*in, freed, later);
     last = home.leave_if_last(*in);
   }
   destroy(last);
@@ -66,7 +68,12 @@ result<void> engine_closing::unpin(shard& in, entry& held) noexcept {
 // a pin back calls this, or has seen that it need not.
 result<void> engine_closing::unpinned(shard& in, entry& freed, bool later) noexcept {
   PINFOLD_ASSERT(in.table.settled(), "pins were counted after a barrier");
-  if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
+  if (freed.in == index::list_id::leased && freed.pins() <= 0) in.table.put_back(freed);
+  if (freed.hot()->is(record::hittable)) return {};
+  if (freed.pins() > 0) {
+    if (freed.in != index::list_id::reusable) note_pinned(in, freed);
+    return {};
+  }
   switch (freed.now()) {
     case entry_state::live:
       if (in.table.kept(freed)) return {};

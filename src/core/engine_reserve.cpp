@@ -34,14 +34,12 @@ result<void> engine_room::reserve(shard& in, entry& opening, std::size_t more_by
       continue;
     }
     if (budget_.node() != nullptr && other_processes_matter(in, node)) continue;
-    const auto wanted = may_bypass(opening) ? proof::lately : proof::now;
-    const auto found = close_one_for_room(in, wanted);
+    const auto found = close_one_for_room(in);
     if (found == looked::closed_one) continue;
     if (found == looked::closing) {
       if (wait_for_change(in, watch.changes(), until.others())) continue;
       return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
     }
-    if (wanted == proof::lately && !may_bypass(opening)) continue;  // another thread wants it to stay, meanwhile
     if (retry_quarantined_once(in, retried) || (why == refusal::node_full && dead_gave_room_at_last(in, node)))
       continue;
     in.room.insist();  // the request gave way as far as it can, and must learn why there is no room

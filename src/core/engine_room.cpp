@@ -4,26 +4,13 @@
 
 namespace pinfold::detail {
 
-// Stopping all hits to learn that everything is leased makes each hitting thread wait. Requests that bypass the budget
-// do not repeat it for 20 times as long as it took, so that hits are stopped for a twentieth of the time at most.
-bool engine_room::all_leased_lately() const noexcept {
-  return std::chrono::steady_clock::now() < all_leased_until_.load(std::memory_order_relaxed);
-}
-
-void engine_room::note_all_leased(core::deadline since) noexcept {
-  constexpr int times = 20;
-  const auto now = std::chrono::steady_clock::now();
-  all_leased_until_.store(now + times * (now - since), std::memory_order_relaxed);
-}
-
 // Marks a few victims at once, for one barrier. `rounds`: how often the hand may pass an entry.
 void engine_room::mark_victims(shard& in, unsigned rounds) noexcept {
   in.table.begin_evict_victims(shards_.size() == 1 ? 16 : 4, rounds);
   settle(in);
 }
 
-// While hits run, a pin count is only a snapshot. With all hits stopped at once, a pinned entry really was pinned then:
-// a request may be refused when all entries are (R58).
+// Marks entries that are hit so often that the hand finds none of them idle.
 void engine_room::mark_all_at_once(shard& in) noexcept {
   PINFOLD_ASSERT(in.table.settled(), "hits of every entry are stopped at one time");
   in.table.begin_evict_all();
@@ -31,19 +18,23 @@ void engine_room::mark_all_at_once(shard& in) noexcept {
   in.table.revive_all_but_a_batch();
 }
 
-// The same for all shards, with one barrier. Closes an entry before any thread can pin it again.
+// Marks the entries of all shards, with one barrier. Under all mutexes no release of an entry that was set aside ends:
+// if all entries were, each has a lease at this moment, and a request may be refused (R58). Closes an entry before any
+// thread can pin it again.
 engine_room::looked engine_room::close_one_of_all_at_once() noexcept
     PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   shard* with_victim = nullptr;
+  bool ordered = true;
   lock_all();
   for (shard& in : shards_) {
     PINFOLD_ASSERT(in.table.settled(), "nothing is unsettled while a mutex is free");
     in.table.begin_evict_all();
+    ordered = ordered && in.table.settled();
   }
-  const bool ordered = order_hits(shards_[0]);
+  if (!ordered) ordered = order_hits(shards_[0]);
   for (shard& in : shards_) {
     if (!ordered) static_cast<void>(order_hits(in));
-    if (in.table.settle() + in.table.queue_released() > 0) closes_are_due();
+    settle_ordered(in);
     in.table.revive_all_but_a_batch();
     if (with_victim == nullptr && in.table.any_closable()) with_victim = &in;
   }
@@ -92,27 +83,22 @@ bool engine_room::close_marked(shard& in) noexcept {
 bool engine_room::close_one_of(shard& in) noexcept {
   constexpr unsigned twice = 2;  // so that it finds one if all were visited
   if (!in.table.any_closable()) mark_victims(in, twice);
-  if (!in.table.any_closable()) queue_released(in);
   return close_marked(in);
 }
 
-engine_room::looked engine_room::close_one_for_room(shard& in, proof wanted) noexcept {
+engine_room::looked engine_room::close_one_for_room(shard& in) noexcept {
   if (close_marked(in)) return looked::closed_one;
   if (shards_.size() > 1) {
     const os::scoped_unlock free(in.mutex);
-    return close_one_anywhere(wanted);
+    return close_one_anywhere();
   }
   if (close_one_of(in)) return looked::closed_one;
-  if (ledger::others() > 0 && (wanted == proof::now || !all_leased_lately())) {
-    const auto start = std::chrono::steady_clock::now();
-    mark_all_at_once(in);
-    if (close_marked(in)) return looked::closed_one;
-    note_all_leased(start);
-  }
+  if (!in.table.all_set_aside()) mark_all_at_once(in);
+  if (close_marked(in)) return looked::closed_one;
   return closes_in_flight() > 0 ? looked::closing : looked::nothing;
 }
 
-engine_room::looked engine_room::close_one_anywhere(proof wanted) noexcept {
+engine_room::looked engine_room::close_one_anywhere() noexcept {
   constexpr unsigned once = 1;
   for (std::size_t tries = 0; tries < shards_.size(); ++tries) {
     shard& in = shards_.next_for_eviction();
@@ -124,11 +110,7 @@ engine_room::looked engine_room::close_one_anywhere(proof wanted) noexcept {
     os::scoped_lock guard(in.mutex);
     if (close_one_of(in)) return looked::closed_one;
   }
-  if (wanted == proof::lately && all_leased_lately()) return closes_in_flight() > 0 ? looked::closing : looked::nothing;
-  const auto start = std::chrono::steady_clock::now();
-  const auto found = close_one_of_all_at_once();
-  if (found != looked::closed_one) note_all_leased(start);
-  return found;
+  return close_one_of_all_at_once();
 }
 
 bool engine_room::any_quarantined() const noexcept {

@@ -5,9 +5,7 @@
 
 #include "core/engine_lookup.hpp"
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 
 namespace pinfold::core {
@@ -32,13 +30,7 @@ class engine_room : public engine_lookup {
     closing,  ///< another thread closes an entry
     nothing,
   };
-  /// How a request learns that nothing can be closed.
-  enum class proof : std::uint8_t {
-    now,     ///< all was leased at a moment during the call: a request may be refused (R58)
-    lately,  ///< or a short time ago: a request bypasses the budget, or entries are closed for other processes
-  };
-  [[nodiscard]] looked close_one_for_room(shard& in, proof wanted = proof::now) noexcept
-      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] looked close_one_for_room(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
 
   [[nodiscard]] result<void> reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
                                      const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
@@ -98,9 +90,7 @@ class engine_room : public engine_lookup {
   [[nodiscard]] looked close_one_of_all_at_once() noexcept;
   [[nodiscard]] bool close_marked(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool close_one_of(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
-  [[nodiscard]] looked close_one_anywhere(proof wanted) noexcept;
-  [[nodiscard]] bool all_leased_lately() const noexcept;
-  void note_all_leased(core::deadline since) noexcept;
+  [[nodiscard]] looked close_one_anywhere() noexcept;
   void retry_all_quarantined(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);                                // unlocks
   [[nodiscard]] bool retry_quarantined_once(shard& in, bool& retried) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   /// Returns whether room may come back without this shard's mutex.
@@ -114,8 +104,6 @@ class engine_room : public engine_lookup {
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool evictable(shard& in, entry& live) noexcept PINFOLD_REQUIRES(in.mutex);
   [[nodiscard]] bool unpinned_for_good(shard& in, const entry& one) const noexcept PINFOLD_REQUIRES(in.mutex);
-
-  std::atomic<core::deadline> all_leased_until_{core::deadline{}};  // for requests that may bypass the budget
 };
 
 }  // namespace pinfold::detail

@@ -54,36 +54,12 @@ bool engine_waiting::wait_for_release(shard& in, release_watch& watch, core::dea
   return wait_for_change(in, watch.changes(), until);
 }
 
-// Returns until when to wait for transient pins. After a wait in vain the pins are most likely leases, so that the next
-// waits are short for a while: a hundredth of the time at most is lost to long waits.
-core::deadline engine_waiting::end_of_transient(const deadlines& until) const noexcept {
-  const auto now = std::chrono::steady_clock::now();
-  const auto last = last_vain_wait_.load(std::memory_order_relaxed);
-  const bool lately = last != core::deadline{} && now - last < 100 * core::longest_transient_pin;
-  return lately ? std::min(until.transient(), now + core::longest_transient_pin / 50) : until.transient();
-}
-
-// Whether some pin in the cache may be transient.
-bool engine_waiting::any_transient(shard& in) noexcept {
-  if (in.table.any_transient()) return true;
-  if (shards_.size() == 1) return false;
-  in.mutex.unlock();
-  bool found = false;
-  for (shard& other : shards_) {
-    if (found || &other == &in) continue;
-    os::scoped_lock guard(other.mutex);
-    found = other.table.any_transient();
-  }
-  in.mutex.lock();
-  return found;
-}
-
 // Waits until a release was finished, which may have been that of a transient pin. Returns false when no pin can be
 // transient, or when no release came in time.
 bool engine_waiting::wait_for_transient(shard& in, release_watch& watch, const deadlines& until) noexcept {
-  if (!any_transient(in)) return false;
-  if (wait_for_release(in, watch, end_of_transient(until))) return true;
-  last_vain_wait_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
+  if (!pace_.any_transient()) return false;
+  if (wait_for_release(in, watch, pace_.end_of_transient(until))) return true;
+  pace_.note_vain_wait();
   return false;
 }
 
@@ -104,13 +80,24 @@ bool engine_waiting::order_hits(shard& in) noexcept {
   return false;
 }
 
-// Passes one barrier for all entries that were taken out of the reach of hits, and sorts them by their pins.
+// Passes one barrier for all entries whose hits were stopped, or that were set aside, and sorts them by their pins.
 void engine_waiting::settle(shard& in) noexcept {
-  if (in.table.settled()) return;
-  core::sync_point();
-  order_hits(in);
-  core::sync_point();
+  if (!in.table.settled()) {
+    core::sync_point();
+    order_hits(in);
+    core::sync_point();
+  }
+  settle_ordered(in);
+}
+
+void engine_waiting::settle_ordered(shard& in) noexcept {
   if (in.table.settle() > 0) closes_are_due();
+  if (in.table.take_doubt()) pace_.note_transient();
+}
+
+void engine_waiting::note_pinned(shard& in, const entry& kept_open) noexcept {
+  in.table.note_pinned(kept_open);
+  if (in.table.take_doubt()) pace_.note_transient();
 }
 
 // A close that is due makes room.

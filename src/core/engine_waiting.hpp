@@ -4,10 +4,9 @@
 #pragma once
 
 #include "core/engine_state.hpp"
+#include "core/leased_pace.hpp"
 #include "core/reaper_thread.hpp"
 #include "core/release_watch.hpp"
-
-#include <atomic>
 
 namespace pinfold::detail {
 
@@ -27,18 +26,17 @@ class engine_waiting : public engine_state {
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool wait_for_transient(shard& in, release_watch& watch, const deadlines& until) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
-  [[nodiscard]] core::deadline end_of_transient(const deadlines& until) const noexcept;
   bool order_hits(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
   void settle(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  /// Sorts them after the barrier. Notes which pins may be transient.
+  void settle_ordered(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  /// Notes a pin on an entry that perhaps only this pin keeps open.
+  void note_pinned(shard& in, const entry& kept_open) noexcept PINFOLD_REQUIRES(in.mutex);
   void closes_are_due() noexcept;
   void wake_reaper() noexcept;
 
+  core::leased_pace pace_;
   core::reaper_thread reaper_;
-
- private:
-  [[nodiscard]] bool any_transient(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
-
-  std::atomic<core::deadline> last_vain_wait_{core::deadline{}};  // for transient pins
 };
 
 }  // namespace pinfold::detail

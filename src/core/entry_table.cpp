@@ -31,6 +31,8 @@ void entry_table::check([[maybe_unused]] const entry& one) const noexcept {
   const bool listed = hot.is(record::listed);
   const bool stale = hot.is(record::stale);
   PINFOLD_ASSERT(!hittable || now == live, "only a live entry is hittable");
+  PINFOLD_ASSERT(hot.is(record::plain_release) == (hittable && one.in != list_id::leased),
+                 "releases of what was set aside are finished");
   PINFOLD_ASSERT(!hittable || (!ended_ && hits_stopped_ == 0 && !one.bypass), "no entry is hittable while hits stop");
   PINFOLD_ASSERT(!listed || now == live || now == evicting, "only an entry to be handed out is in the hit table");
   PINFOLD_ASSERT(!stale || !one.findable(), "a stale entry is hidden");
@@ -48,7 +50,8 @@ void entry_table::check([[maybe_unused]] const entry& one) const noexcept {
       PINFOLD_ASSERT(one.in == list_id::none, "an entry that is being opened or closed is in no list");
       break;
     case live:
-      PINFOLD_ASSERT(one.in == (reusable(one) ? list_id::reusable : list_id::none), "the hand visits what is kept");
+      PINFOLD_ASSERT(reusable(one) ? one.in == list_id::reusable || one.in == list_id::leased : one.in == list_id::none,
+                     "the hand visits what is kept, except what was set aside");
       PINFOLD_ASSERT(!one.doomed && !one.unshared, "a live entry serves other requests");
       break;
     case evicting:

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace pinfold::core {
 
@@ -73,10 +74,12 @@ class entry_table {
   [[nodiscard]] const entry* opening_there(peer_id peer, const range& where) const noexcept;
   /// Whether any entry there is pinned, or being opened.
   [[nodiscard]] bool is_pinned_there(peer_id peer, const range& where) const noexcept;
-  /// Whether some pin may be transient now, or was at the last `begin_evict_all`: a thread may move from one entry to
-  /// the next with such a pin.
-  [[nodiscard]] bool any_transient() const noexcept;
-  /// Whether pins on the entry may be transient: a thread has one such pin at most, and the calling thread has none.
+  /// Notes a pin on an entry that perhaps only this pin keeps open.
+  void note_pinned(const entry& kept_open) noexcept;
+  /// Returns whether a pin that was noted since the last call may be transient: a thread may move from one entry to the
+  /// next with such a pin.
+  [[nodiscard]] bool take_doubt() noexcept { return std::exchange(saw_transient_, false); }
+  /// Returns whether pins on the entry may be transient: a thread has at most one such pin, the calling thread none.
   [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;
   [[nodiscard]] miss_reason past_of(peer_id peer, std::uintptr_t begin) const noexcept {
     return history_.recall(peer, begin);
@@ -160,6 +163,8 @@ class entry_table {
   void count_hit(entry& found, const request& what) noexcept;
   /// `evicting` to `live`.
   void revive(entry& evicting) noexcept;
+  /// Puts an entry that was set aside back into the ring, because a lease on it ended.
+  void put_back(entry& released) noexcept;
   /// Pins an entry for `find`.
   void hit_for_find(entry& found) noexcept;
   /// Ends hits without the mutex for good, where they need the mutex from now on.
@@ -185,7 +190,10 @@ class entry_table {
   void begin_evict_victims(std::size_t of, unsigned rounds) noexcept;
   /// The same for all that eviction's hand visits, pinned or not.
   void begin_evict_all() noexcept;
-  /// The same for those that have no pin.
+  /// Returns whether eviction's hand has no entry to visit. Then every entry that could be evicted is `evicting` or was
+  /// set aside: a lease on the latter has not ended, or its release waits for the mutex.
+  [[nodiscard]] bool all_set_aside() const noexcept { return reusable_.empty(); }
+  /// Begins to evict the entries that eviction's hand visits and that have no pin.
   void begin_evict_unpinned() noexcept;
   /// The same for imports that were not used since the last sweep.
   void begin_evict_idle() noexcept;
@@ -218,7 +226,7 @@ class entry_table {
   /// Ends the persistence of an entry there. Returns it, or null when there is none.
   [[nodiscard]] entry* unpersist_next(peer_id peer, const range& where) noexcept;
   void forget_eras() noexcept;
-  [[nodiscard]] bool settled() const noexcept { return retired_.empty() && chosen_.empty(); }
+  [[nodiscard]] bool settled() const noexcept { return retired_.empty() && chosen_.empty() && newly_leased_ == 0; }
   /// Sorts the unsettled entries by their pins. Requires a barrier since they were chosen. Returns how many closes
   /// became due.
   std::size_t settle() noexcept;
@@ -285,11 +293,18 @@ class entry_table {
            (what.meanwhile == nullptr || !what.meanwhile->unpersisted.load(std::memory_order_relaxed));
   }
   void make_persistent(entry& found) noexcept;
-  void allow_hits(const entry& live, record& hot) noexcept;
+  void revive(entry& evicting, index::entry_list& into) noexcept;
+  /// Returns the bits of the word with which the entry is hittable.
+  [[nodiscard]] static std::uint32_t hittable_bits(const entry& live) noexcept {
+    return live.in == index::list_id::leased ? record::hittable : record::hittable | record::plain_release;
+  }
+  void allow_hits(const entry& live, record& hot, std::uint32_t bits) noexcept;
   void stop_hits(entry& one) noexcept;
   void leave_hit_table(entry& one) noexcept;
   void adjust_hints() noexcept;
   void spare(entry& spared) noexcept;
+  void set_aside(entry& leased) noexcept;
+  void leave_ring(entry& live) noexcept;
   void take_out(entry& closable) noexcept;
 
   [[gnu::tls_model("initial-exec")]] static constinit thread_local std::int32_t known_thread;  // its id, or 0
@@ -314,6 +329,8 @@ class entry_table {
   std::atomic<std::size_t> open_not_hittable_{0};         // entries that are live or evicting, and not hittable
   index::entry_list reusable_{index::list_id::reusable};  // live and to be kept, leased or not: the hand goes round
 
+  index::entry_list leased_{index::list_id::leased};  // live, to be kept, and pinned when the hand passed
+  std::size_t newly_leased_ = 0;                      // the last of them, unsettled; 0 when the mutex is free
   index::entry_list chosen_{index::list_id::chosen};  // evicting, unsettled; empty when the mutex is free
   index::entry_list evicting_{
       index::list_id::evicting};  // no hits, and no pin before the end: closed when room is needed

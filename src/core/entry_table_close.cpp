@@ -17,14 +17,13 @@ void entry_table::queue(entry& draining) noexcept {
 
 std::size_t entry_table::queue_released() noexcept {
   const auto due = queued_.size();
-  for (auto left = held_.size(); left > 0; --left) {
-    entry& one = *held_.front();
-    const transition of(*this, one);
-    held_.remove(&one);
-    if (one.pins() > 0) {
-      held_.push_back(&one);
+  for (entry *one = held_.front(), *next = nullptr; one != nullptr; one = next) {
+    next = one->next.get();
+    const transition of(*this, *one);
+    if (one->pins() > 0) {
+      note_pinned(*one);
     } else {
-      queue(one);
+      queue(*one);
     }
   }
   return queued_.size() - due;
@@ -34,7 +33,8 @@ std::size_t entry_table::queue_released() noexcept {
 void entry_table::take_out(entry& closable) noexcept {
   switch (closable.in) {
     case list_id::none: break;  // not kept, or persistent
-    case list_id::reusable: reusable_.remove(&closable); break;
+    case list_id::reusable:
+    case list_id::leased: leave_ring(closable); break;
     case list_id::evicting: evicting_.remove(&closable); break;
     case list_id::held: held_.remove(&closable); break;
     case list_id::queued:
@@ -134,7 +134,7 @@ void entry_table::prepare_final_close() noexcept {
     }
     if (one.now() != entry_state::live) return;
     PINFOLD_ASSERT(!one.hot()->is(record::hittable), "the end of the cache has stopped all hits");
-    if (one.in == index::list_id::reusable) reusable_.remove(&one);
+    leave_ring(one);
     one.become(entry_state::evicting);
     evicting_.push_back(&one);
     check(one);

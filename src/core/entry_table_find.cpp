@@ -52,13 +52,8 @@ bool entry_table::may_be_transient(const entry& pinned) noexcept {
   return pins > 0 && !ledger::held_here(pinned.hot()) && static_cast<std::size_t>(pins) <= ledger::others();
 }
 
-bool entry_table::any_transient() const noexcept {
-  bool found = saw_transient_;
-  index_.for_each([&](const entry& one) {
-    const bool closable = (one.now() == entry_state::live && !one.persistent) || one.now() == entry_state::draining;
-    found = found || (closable && may_be_transient(one));
-  });
-  return found;
+void entry_table::note_pinned(const entry& kept_open) noexcept {
+  saw_transient_ = saw_transient_ || may_be_transient(kept_open);
 }
 
 }  // namespace pinfold::core

@@ -39,10 +39,19 @@ void entry_table::sample(entry& found) noexcept {
   }
 }
 
+// Takes an entry out of the ring: eviction's hand does not visit it from now on.
+void entry_table::leave_ring(entry& live) noexcept {
+  if (live.in == index::list_id::reusable) reusable_.remove(&live);
+  if (live.in != index::list_id::leased) return;
+  PINFOLD_ASSERT(newly_leased_ == 0, "an entry is settled before it is changed again");
+  leased_.remove(&live);
+  if (live.hot()->is(record::hittable)) live.hot()->set(record::plain_release);
+}
+
 void entry_table::make_persistent(entry& found) noexcept {
   PINFOLD_ASSERT(!found.bypass, "a bypass ends with its last lease");
   if (found.persistent) return;
-  if (found.in == index::list_id::reusable) reusable_.remove(&found);
+  leave_ring(found);
   found.persistent = true;
 }
 
@@ -54,14 +63,16 @@ void entry_table::count_hit(entry& found, const request& what) noexcept {
   if (persists(what)) make_persistent(found);
 }
 
-void entry_table::revive(entry& evicting) noexcept {
+void entry_table::revive(entry& evicting, index::entry_list& into) noexcept {
   const transition of(*this, evicting);
   PINFOLD_ASSERT(evicting.in == index::list_id::evicting, "only a settled entry is revived");
   evicting_.remove(&evicting);
   evicting.become(entry_state::live);
-  if (reusable(evicting)) reusable_.push_back(&evicting);
-  allow_hits(evicting, *evicting.hot());
+  if (reusable(evicting)) into.push_back(&evicting);
+  allow_hits(evicting, *evicting.hot(), hittable_bits(evicting));
 }
+
+void entry_table::revive(entry& evicting) noexcept { revive(evicting, reusable_); }
 
 void entry_table::hit(entry& found, const request& what) noexcept {
   PINFOLD_ASSERT(found.findable() && found.now() != entry_state::opening, "a hit hands out what is open");
@@ -70,7 +81,8 @@ void entry_table::hit(entry& found, const request& what) noexcept {
   found.hot()->visited.store(1, std::memory_order_relaxed);
   count_hit(found, what);
   record& hot = *found.hot();
-  if (!hot.is(record::listed)) allow_hits(found, hot);  // there was no room in the table when it was published
+  if (!hot.is(record::listed))
+    allow_hits(found, hot, hittable_bits(found));  // there was no room in the table when it was published
 }
 
 void entry_table::hit_for_find(entry& found) noexcept {
@@ -83,7 +95,7 @@ void entry_table::hit_for_find(entry& found) noexcept {
 }
 
 // Makes a live entry hittable without the mutex, except a bypass, or where hits need the mutex.
-void entry_table::allow_hits(const entry& live, record& hot) noexcept {
+void entry_table::allow_hits(const entry& live, record& hot, std::uint32_t bits) noexcept {
   PINFOLD_ASSERT(live.now() == entry_state::live, "only live entries are hit");
   if (parts_.hits_need_the_mutex.load(std::memory_order_relaxed) || live.bypass || ended_ || hits_stopped_ > 0) return;
   if (!hot.is(record::listed) && !parts_.hit_table.insert(&hot)) return;
@@ -93,8 +105,7 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   if (parts_.hit_table.growing()) [[unlikely]]
     parts_.hit_table.move();
   const bool was_counted = !hot.is(record::hittable);
-  hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
-          parts_.view.number_in_word);
+  hot.set(bits | static_cast<std::uint32_t>(live.access) << record::rights_shift | parts_.view.number_in_word);
   PINFOLD_ASSERT(!was_counted || open_not_hittable() > 0, "an open entry out of reach of hits is counted");
   if (was_counted) open_not_hittable_.store(open_not_hittable() - 1, std::memory_order_release);
 }
@@ -118,7 +129,7 @@ void entry_table::resume_hits() noexcept {
   PINFOLD_ASSERT(hits_stopped_ > 0, "hits were stopped");
   if (--hits_stopped_ > 0) return;
   index_.for_each([this](entry& one) {
-    if (one.now() == entry_state::live) allow_hits(one, *one.hot());
+    if (one.now() == entry_state::live) allow_hits(one, *one.hot(), hittable_bits(one));
   });
 }
 
@@ -132,10 +143,10 @@ void entry_table::stop_hits(entry& one) noexcept {
   if (!one.hot()->is(record::hittable)) return;
   PINFOLD_ASSERT(one.now() == entry_state::live, "only live entries are hittable");
   open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
-  one.hot()->clear(record::hittable);
+  one.hot()->clear(record::hittable | record::plain_release);
 }
 
-// For an entry that is no longer to be handed out. Requires that its hits were stopped.
+// Removes from the hit table an entry that is no longer to be handed out. Requires that its hits were stopped.
 void entry_table::leave_hit_table(entry& one) noexcept {
   PINFOLD_ASSERT(!one.hot()->is(record::hittable), "hits end before the record leaves the table");
   if (one.hot()->is(record::listed)) parts_.hit_table.erase(one.hot());

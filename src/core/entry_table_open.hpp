@@ -97,7 +97,7 @@ inline void entry_table::publish(entry& opening, record& hot, const opened& made
   if (reusable(opening)) [[likely]]
     reusable_.push_back(&opening);
   open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
-  allow_hits(opening, hot);
+  allow_hits(opening, hot, record::hittable | record::plain_release);
   if (opening.near && token_bytes_ == 0) [[unlikely]]
     publish_near(opening);
 }

@@ -19,7 +19,7 @@ void entry_table::retire(entry& old) noexcept {
   }
   if (old.in == list_id::evicting) evicting_.remove(&old);
   if (old.in == list_id::chosen) chosen_.remove(&old);
-  if (old.in == list_id::reusable) reusable_.remove(&old);
+  leave_ring(old);
   old.become(entry_state::draining);
   retired_.push_back(&old);
   check(old);
@@ -74,7 +74,12 @@ void entry_table::retire_covered(entry& covered) noexcept {
 
 void entry_table::retire_released() noexcept {
   index_.for_each([this](entry& one) {
-    if (one.now() == entry_state::live && !kept(one) && one.pins() <= 0) retire(one);
+    if (one.now() != entry_state::live || kept(one)) return;
+    if (one.pins() > 0) {
+      note_pinned(one);
+    } else {
+      retire(one);
+    }
   });
 }
 
@@ -102,18 +107,28 @@ void entry_table::forget_eras() noexcept {
 
 std::size_t entry_table::settle() noexcept {
   const auto due = queued_.size();
+  for (entry* one = leased_.back(); newly_leased_ > 0; --newly_leased_) {
+    entry* const before = one->previous.get();
+    if (one->pins() <= 0) {
+      put_back(*one);
+    } else {
+      note_pinned(*one);
+    }
+    one = before;
+  }
   while (entry* one = chosen_.front()) {
     const transition of(*this, *one);
     chosen_.remove(one);
     evicting_.push_back(one);
     if (one->pins() <= 0) continue;
-    saw_transient_ = saw_transient_ || may_be_transient(*one);
-    revive(*one);
+    note_pinned(*one);
+    revive(*one, leased_);  // the barrier is passed: every later release sees that it has to finish
   }
   while (entry* old = retired_.front()) {
     const transition of(*this, *old);
     retired_.remove(old);
     if (old->pins() > 0) {
+      note_pinned(*old);
       if (old->hot()->is(record::stale)) parts_.counts.add(counter::invalidated_while_leased);
       held_.push_back(old);
     } else {

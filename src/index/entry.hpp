@@ -26,8 +26,9 @@ namespace pinfold::index {
 /// The lists that an entry may be in, one at most.
 enum class list_id : std::uint8_t {
   none,
-  reusable,     ///< live: eviction's hand goes round
-  chosen,       ///< evicting, and not sorted by its pins since hits were stopped
+  reusable,     ///< live: eviction's hand goes round it
+  leased,       ///< live, and pinned when last checked: its next release puts it back into the ring
+  chosen,       ///< evicting, not yet sorted by its pins since hits were stopped
   evicting,     ///< evicting: closed when room is needed
   retired,      ///< draining, and not sorted by its pins since hits were stopped
   held,         ///< draining, and pinned when last checked
@@ -68,14 +69,15 @@ struct entry {
   bool persistent : 1 = false;  ///< never evicted or flushed, until `unpersist`
   bool unshared : 1 = false;    ///< for one lease: never found by another request
   bool bypass : 1 = false;      ///< outside the budget, closed by its last release
-  list_id in : 3 = list_id::none;
-  bool in_driver : 1 = false;  ///< opening, and the driver is at work on it now
-  bool near : 1 = false;       ///< overlaps an entry that was findable when the later one was claimed
-  bool merged : 1 = false;     ///< opening, and covers more than its opener asked for
-  bool disturbed : 1 = false;  ///< opening, and an overlapping entry was closed since the driver was asked
-  bool counted : 1 = false;    ///< counted in the budget
-  bool spared : 1 = false;     ///< hit, but the sweep read `visited` first: eviction's hand spares it
-  bool used : 1 = true;        ///< new, or hit, but the hand read `visited` first: the next sweep spares it
+  bool in_driver : 1 = false;   ///< opening, and in the driver now
+  bool near : 1 = false;        ///< opening, and overlaps an entry that was findable when the later of them was claimed
+  bool merged : 1 = false;      ///< opening, and covers more than its opener requested
+  bool disturbed : 1 = false;   ///< opening, and an overlapping entry was closed since the driver was called
+  list_id in : 4 = list_id::none;
+  bool counted : 1 = false;  ///< counted in the budget
+  bool apart : 1 = false;    ///< in the index of entries that only leases hold
+  bool spared : 1 = false;   ///< hit, but the sweep read `visited` first: eviction's hand spares it
+  bool used : 1 = true;      ///< new, or hit, but the hand read `visited` first: the next sweep spares it
 
   [[nodiscard]] entry_state now() const noexcept { return state; }
 

@@ -19,6 +19,7 @@ class entry_list {
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] entry* front() const noexcept { return first_; }
+  [[nodiscard]] entry* back() const noexcept { return last_; }
 
   /// Requires that the entry is in no list.
   void push_back(entry* added) noexcept {

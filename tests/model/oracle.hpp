@@ -60,6 +60,7 @@ class oracle {
   [[nodiscard]] item* granted() const noexcept { return granted_; }
 
   bool release(item& one) {
+    kept_.release(one);
     if (--one.leases > 0) return true;
     if (one.state == entry_state::live && (one.persistent || options_.retain) && !one.bypass) return true;
     if (options_.closes == close_policy::immediate) return close(one);

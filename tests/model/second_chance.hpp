@@ -18,7 +18,11 @@ class second_chance {
   void add(Item& one) { round_.push_back(&one); }
   void remove(Item& one) {
     round_.remove(&one);
+    leased_.remove(&one);
     marked_.remove(&one);
+  }
+  void release(Item& one) {
+    if (leased_.remove(&one) > 0) round_.push_back(&one);
   }
 
   /// Makes a marked entry live again.
@@ -45,18 +49,21 @@ class second_chance {
     for (; steps > 0 && wanted > 0 && !round_.empty(); --steps) {
       Item* one = round_.front();
       round_.pop_front();
-      if (one->leases == 0 && !(spare_visited && one->visited)) {
+      if (spare_visited && one->visited) {
+        one->visited = false;
+        round_.push_back(one);
+      } else if (one->leases == 0) {
         one->state = entry_state::evicting;
         marked_.push_back(one);
         --wanted;
       } else {
-        if (spare_visited) one->visited = false;
-        round_.push_back(one);
+        (spare_visited ? leased_ : round_).push_back(one);
       }
     }
   }
 
   std::list<Item*> round_;
+  std::list<Item*> leased_;
   std::list<Item*> marked_;
 };
 

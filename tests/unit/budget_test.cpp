@@ -40,8 +40,8 @@ TEST(budget, R27_a_bypass_request_may_be_larger_than_the_whole_budget) {
   }
 }
 
-// Each look at whether all is leased stops the hits of the whole cache.
-TEST(budget, R14_requests_that_bypass_a_full_budget_seldom_stop_the_hits) {
+// Each lease is passed once, and no hit is stopped.
+TEST(budget, R14_requests_that_bypass_a_full_budget_pass_each_lease_once) {
   static constexpr std::uintptr_t leases = 100;
   static constexpr std::uintptr_t requests = 1000;
   static std::atomic<std::size_t> steps;  // two for each entry whose hits are stopped
@@ -61,8 +61,8 @@ TEST(budget, R14_requests_that_bypass_a_full_budget_seldom_stop_the_hits) {
     EXPECT_TRUE(f.acquire((leases + i) * 0x10000, (leases + i) * 0x10000 + 1));
   core::at_point = nullptr;
   EXPECT_EQ(f.cache.statistics().bypasses, requests);
-  EXPECT_GT(steps, 2 * leases) << "it looks again some time";
-  EXPECT_LT(steps, requests * leases);
+  EXPECT_GE(steps, leases);
+  EXPECT_LT(steps, 3 * leases);
 }
 
 TEST(budget, R27_persistent_request_is_refused_when_only_a_bypass_is_possible) {

@@ -113,7 +113,7 @@ template <asked_by Who = asked_by::acquire>
   store_before_barrier(cell, 0);
   order_on_hit();
   PINFOLD_SYNC_POINT(after_unpin);
-  if (one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0) [[likely]]
+  if (one->is(record::plain_release) && releases_awaited.load(std::memory_order_relaxed) == 0) [[likely]]
     return nullptr;
   return one;
 }

@@ -22,6 +22,7 @@ struct record {
   static constexpr std::uint32_t stale = 2;     ///< the memory was replaced or invalidated after it was registered
   static constexpr std::uint32_t revoked = 4;   ///< the cache was destroyed under the lease: the registration is closed
   static constexpr std::uint32_t listed = 8;    ///< in the table that hits look up
+  static constexpr std::uint32_t plain_release = 16;  ///< hittable, and a release need not take the mutex
   static constexpr unsigned rights_shift = 8;
   static constexpr unsigned cache_shift = 16;
 
