@@ -14,7 +14,7 @@
 
 /* The addresses in memory, from 1 on. */
 #define CELL(t) (1 + (t)) /* the pinned entry + 1, or 0 */
-#define WORD(e) (4 + (e)) /* hittable */
+#define WORD(e) (4 + (e)) /* 0: not hittable, 1: hittable, 2: hittable, and its releases are finished */
 #define AWAITED 8         /* releases_awaited */
 #define WAITERS 9
 byte memory[10];
@@ -29,7 +29,7 @@ inline lock(s) { d_step { FENCED && !mutex[s] -> mutex[s] = true } }
 inline unlock(s) { d_step { FENCED -> mutex[s] = false } }
 
 /* Guarded by the mutex of the entry's shard. */
-mtype = { NONE, OPENING, LIVE, EVICTING, DRAINING, CLOSING, NOTHING, CLOSED };
+mtype = { NONE, OPENING, LIVE, LEASED, EVICTING, DRAINING, CLOSING, NOTHING, CLOSED }; /* LEASED: live, set aside */
 mtype state[ENTRIES] = NONE;
 byte closes[SHARDS]; /* in flight: read without the mutex */
 
@@ -52,14 +52,16 @@ bool listens[2];
 bool asks[2];      /* a request for room is under way */
 bool calm[2];      /* at an instant of the request no entry could be closed, and none was being closed */
 bool justified[2]; /* and then there was no room */
+byte leaving[THREADS]; /* the entry + 1 whose release has begun: its lease ends when the release returns */
 byte done;
 
 /* The cell of thread t, its store buffer included. */
 #define NEWEST(t) (where[2 + ROOM * t] == CELL(t) -> value[2 + ROOM * t] : \
                   (where[1 + ROOM * t] == CELL(t) -> value[1 + ROOM * t] : \
                   (where[0 + ROOM * t] == CELL(t) -> value[0 + ROOM * t] : memory[CELL(t)])))
+#define LEAVING(e) (leaving[0] == e + 1 || leaving[1] == e + 1 || leaving[2] == e + 1)
 #define IN_USE(e) (state[e] == NONE || state[e] == OPENING || NEWEST(0) == e + 1 || NEWEST(1) == e + 1 || \
-                   NEWEST(2) == e + 1)
+                   NEWEST(2) == e + 1 || LEAVING(e))
 #define TOTAL_FREE (free + spare[0] + spare[1] + spare[2])
 #define CLOSES (closes[0] + closes[1] + closes[2])
 
@@ -158,6 +160,10 @@ inline close(e, s) {
 inline finish_release(e, s) {
   lock(s);
   notify();
+  if
+  :: state[e] == LEASED -> state[e] = LIVE; store(WORD(e), 1)
+  :: else
+  fi;
   d_step { pinned = PINNED(e) }
   if
   :: state[e] == DRAINING && !pinned -> close(e, s)
@@ -167,18 +173,23 @@ inline finish_release(e, s) {
   pinned = false
 }
 
+#ifdef ASIDE_SILENT /* a release of an entry that was set aside is not finished */
+#define PLAIN(w) ((w) != 0)
+#else
+#define PLAIN(w) ((w) == 1)
+#endif
 inline release(e, s) {
-  store(CELL(me), 0);
+  d_step { stored[me] < ROOM -> STORE(CELL(me), 0); leaving[me] = e + 1 }
   if
-  :: LOAD(WORD(e)) == 1 ->
+  :: PLAIN(LOAD(WORD(e))) ->
     if
     :: memory[AWAITED] == 0
     :: else -> finish_release(e, s)
     fi
   :: else -> finish_release(e, s)
-  fi
+  fi;
+  leaving[me] = 0
 }
-
 
 /* A hit, whose lease is released. A hit that fails gives its pin back in the same way. */
 inline hit(e, s) {
@@ -188,8 +199,8 @@ inline hit(e, s) {
   release(e, s)
 }
 
-/* Closes an entry of a shard that is marked, or whose close is due. */
-#define CLOSABLE(e) (state[e] == EVICTING || (state[e] == DRAINING && !PINNED(e)))
+/* Closes an entry of a shard that is marked. */
+#define CLOSABLE(e) (state[e] == EVICTING)
 inline close_marked(s) {
   d_step {
     e = 0;
@@ -215,57 +226,76 @@ inline begin_evict(e) {
   }
 }
 
-#define PINNED_ELSEWHERE(e) ((me != 0 && memory[CELL(0)] == e + 1) || (me != 1 && memory[CELL(1)] == e + 1) || \
-                             (me != 2 && memory[CELL(2)] == e + 1))
+/* Takes a leased entry out of the ring: its next release puts it back. */
+inline set_aside(e) {
+  d_step {
+    state[e] == LIVE && stored[me] < ROOM ->
+    where[ROOM * me + stored[me]] = WORD(e); value[ROOM * me + stored[me]] = 2; stored[me]++;
+    state[e] = LEASED;
+    aside = aside | (1 << e)
+  }
+}
 
-/* After a barrier: of one shard, or at all, the entries that are pinned live again. A pin of another thread may be that
-   of a failing hit. */
+/* After a barrier, in one shard: an entry that was to be evicted and is pinned is live again, and set aside; an entry
+   that was set aside and is not pinned returns to the ring. */
 inline settle(in_shard) {
   e = 0;
   do
   :: e < ENTRIES ->
     d_step {
       pinned = ((chosen >> e) & 1) && (in_shard) && PINNED(e);
-      transient = transient || (pinned && PINNED_ELSEWHERE(e))
+      idle = ((aside >> e) & 1) && (in_shard) && !PINNED(e)
     }
     if
-    :: pinned -> state[e] = LIVE; store(WORD(e), 1)
+    :: pinned -> state[e] = LEASED; store(WORD(e), 2)
+    :: idle -> state[e] = LIVE; store(WORD(e), 1)
     :: else
     fi;
     pinned = false;
+    idle = false;
     e++
   :: else -> e = 0; break
   od
 }
 
+/* The hand: it passes over an entry that was visited. */
 inline mark_victims(s) {
   e = 0;
   do
   :: e < ENTRIES && SHARD(e) == s && state[e] == LIVE && !PINNED(e) -> begin_evict(e); e++
-  :: e < ENTRIES && !(SHARD(e) == s && state[e] == LIVE && !PINNED(e)) -> e++
-  :: else -> e = 0; break
+  :: e < ENTRIES && SHARD(e) == s && state[e] == LIVE && PINNED(e) -> set_aside(e); e++
+  :: e < ENTRIES -> e++
+  :: e == ENTRIES -> e = 0; break
   od;
+#ifdef ASIDE_UNORDERED /* without a barrier between the word and the sum of pins */
+  settle(true);
+  chosen = 0;
+  aside = 0
+#else
   if
-  :: chosen != 0 -> barrier(); settle(true); chosen = 0
+  :: (chosen | aside) != 0 -> barrier(); settle(true); chosen = 0; aside = 0
   :: else
   fi
+#endif
 }
 
-/* Stops the hits of all entries at the same time, and closes one that no thread has pinned. Keeps the mutex of its
-   shard until then. While the thread holds all mutexes, it also notes whether it has to look again. */
+/* Stops the hits of all entries in rings at the same time, and closes one that no thread has pinned. Keeps the mutex of
+   its shard until then. While the thread holds all mutexes, it also notes whether it has to look again. */
 #define CLOSABLE_IN(s) ((SHARD(0) == s && CLOSABLE(0)) || (SHARD(1) == s && CLOSABLE(1)) || \
                         (SHARD(2) == s && CLOSABLE(2)) || (SHARD(3) == s && CLOSABLE(3)))
 inline close_one_of_all_at_once() {
   lock(0);
   lock(1);
   lock(2);
-  transient = false;
   do
   :: e < ENTRIES && state[e] == LIVE -> begin_evict(e); e++
   :: e < ENTRIES && state[e] != LIVE -> e++
   :: else -> e = 0; break
   od;
-  barrier();
+  if
+  :: chosen != 0 -> barrier()
+  :: else
+  fi;
   with_victim = SHARDS;
 #ifndef CLOSES_LATE
   busy = (CLOSES != 0);
@@ -275,7 +305,7 @@ inline close_one_of_all_at_once() {
     settle(SHARD(e) == s);
     if
     :: with_victim == SHARDS && CLOSABLE_IN(s) -> with_victim = s
-    :: else -> transient = transient || (s == 2 && state[0] == DRAINING)
+    :: else
     fi;
     s++
   :: else -> s = 0; chosen = 0; break
@@ -395,28 +425,6 @@ inline wait_for_release() {
   fi
 }
 
-/* Whether any pin is that of another thread now. Looks in one shard after the other. */
-#define TRANSIENT(e, s) (SHARD(e) == s && (state[e] == LIVE || state[e] == DRAINING) && PINNED_ELSEWHERE(e))
-inline any_transient() {
-  d_step { ok = TRANSIENT(0, me) || TRANSIENT(1, me) || TRANSIENT(2, me) || TRANSIENT(3, me) }
-  if
-  :: !ok ->
-    unlock(me);
-    s = 0;
-    do
-    :: s < SHARDS && !ok && s != me ->
-      lock(s);
-      d_step { ok = TRANSIENT(0, s) || TRANSIENT(1, s) || TRANSIENT(2, s) || TRANSIENT(3, s) }
-      unlock(s);
-      s++
-    :: s < SHARDS && !ok && s == me -> s++
-    :: else -> s = 0; break
-    od;
-    lock(me)
-  :: else
-  fi
-}
-
 /* Whether another thread was closing an entry while this thread held all mutexes. */
 #if defined(CLOSES_LATE) || defined(SHARD_BY_SHARD)
 #define BUSY (CLOSES != 0)
@@ -447,13 +455,9 @@ inline reserve() {
 #ifdef WAIT
         wait_for_release()
 #else
-#ifdef TRANSIENT_LATE
-        any_transient();
-        transient = ok;
-#endif
         if
-        :: transient -> wait_for_release()
-        :: else -> over = true
+        :: wait_for_release() /* a pin may be transient: how long, is a matter of time */
+        :: over = true
         fi;
         if
         :: over -> ok = false; break
@@ -464,15 +468,14 @@ inline reserve() {
     fi
   od;
   result = NOTHING;
-  busy = false;
-  transient = false
+  busy = false
 }
 
 proctype opener(byte me) {
-  byte todo, x, e, s, chosen, with_victim;
+  byte todo, x, e, s, chosen, aside, with_victim;
   byte own = 2 + me;
   mtype result = NOTHING;
-  bool ok, pinned, listening, watching, over, busy, transient;
+  bool ok, pinned, idle, listening, watching, over, busy;
 
   lock(me);
   d_step { state[own] = OPENING; asks[me] = true; observe() }
