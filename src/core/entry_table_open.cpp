@@ -32,9 +32,12 @@ void entry_table::claim_specially(entry& fresh, const request& what) noexcept {
 // Marks the entries that overlap the new one, itself included: the one that is published last looks for those that it
 // supersedes, and for one that covers it.
 void entry_table::note_overlap(entry& fresh) noexcept {
-  PINFOLD_ASSERT(fresh.now() == entry_state::opening, "an entry meets those that were there before it");
+  PINFOLD_ASSERT(fresh.now() == entry_state::opening && openings_ > 0,
+                 "an entry meets those that were there before it");
+  fresh.near = true;
+  if (openings_ == 1) return;
   index_.find_overlap(fresh.peer(), fresh.covered(), [](entry& one) {
-    one.near = true;
+    if (one.now() == entry_state::opening) one.near = true;
     return false;
   });
 }

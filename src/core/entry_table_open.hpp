@@ -36,9 +36,9 @@ inline entry_table::new_entry entry_table::claim(const request& what, const exte
   }
   if (parts_.registered != nullptr) parts_.registered->add(covered);
   pending.stamp(hot);
-  if (seen.near) note_overlap(fresh);
   ++size_;
   ++openings_;
+  if (seen.near) note_overlap(fresh);
   return {fresh, hot};
 }
 

@@ -52,7 +52,7 @@ std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<en
 
 void entry_table::supersede(const range& covered, access_flags access, const entry* by) noexcept {
   PINFOLD_ASSERT(token_bytes_ == 0, "only local memory is superseded");
-  index_.find_overlap({}, covered, [&](entry& one) {
+  index_.find_beginning({}, covered, [&](entry& one) {
     const bool lesser = &one != by && one.findable() && one.now() != entry_state::opening && !one.persistent &&
                         covered.contains(one.covered()) && contains_all(access, one.access);
     if (lesser) retire(one);
@@ -61,9 +61,9 @@ void entry_table::supersede(const range& covered, access_flags access, const ent
 }
 
 bool entry_table::covers(const entry& lesser) const noexcept {
-  return index_.find_overlap({}, lesser.covered(), [&](const entry& one) {
+  return index_.find_containing({}, lesser.covered(), [&](const entry& one) {
     return &one != &lesser && one.findable() && one.now() != entry_state::opening && !one.bypass &&
-           one.covered().contains(lesser.covered()) && contains_all(one.access, lesser.access);
+           contains_all(one.access, lesser.access);
   }) != nullptr;
 }
 

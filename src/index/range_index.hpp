@@ -63,16 +63,17 @@ class range_index {
   /// that entry, or null. `stop` must not change the index.
   template <class F>
   entry* find_overlap(peer_id peer, const range& where, F&& stop) const {
-    const auto page = where.begin >> page_shift;
-    leaf_walk walk(*this, peer, where);
-    while (const range_leaf* leaf = walk.next()) {
-      if (leaf->peer != peer) continue;
-      for (auto left = leaf->reaching(page, leaf->before(where.end)); left != 0; left &= left - 1) {
-        entry* one = leaf->entry_at(static_cast<std::size_t>(std::countr_zero(left)));
-        if (covered_of(*one).overlaps(where) && stop(*one)) return one;
-      }
-    }
-    return nullptr;
+    return find_within({peer, 0, where.end, where.begin}, stop);
+  }
+  /// As `find_overlap`, for the entries that contain `where`, which is not empty. Skips others that overlap it.
+  template <class F>
+  entry* find_containing(peer_id peer, const range& where, F&& stop) const {
+    return find_within({peer, 0, where.begin + 1, where.end - 1}, stop);
+  }
+  /// As `find_overlap`, for the entries that begin in `where`.
+  template <class F>
+  entry* find_beginning(peer_id peer, const range& where, F&& stop) const {
+    return find_within({peer, where.begin, where.end, where.begin}, stop);
   }
 
   /// Calls `each(entry&)` for every entry in order.
@@ -124,6 +125,31 @@ class range_index {
     }
   };
 
+  // Entries of a peer that begin at `from` or later and before `before`, and end behind `after`.
+  struct bounds {
+    peer_id peer;
+    std::uintptr_t from;
+    std::uintptr_t before;
+    std::uintptr_t after;
+    [[nodiscard]] bool have(const range& one) const noexcept {
+      return from <= one.begin && one.begin < before && after < one.end;
+    }
+  };
+
+  template <class F>
+  entry* find_within(const bounds& in, F&& stop) const {
+    const auto page = in.after >> page_shift;
+    leaf_walk walk(*this, in);
+    while (const range_leaf* leaf = walk.next()) {
+      if (leaf->peer != in.peer) continue;
+      for (auto left = leaf->reaching(page, leaf->before(in.before)); left != 0; left &= left - 1) {
+        entry* one = leaf->entry_at(static_cast<std::size_t>(std::countr_zero(left)));
+        if (in.have(covered_of(*one)) && stop(*one)) return one;
+      }
+    }
+    return nullptr;
+  }
+
   template <bool OnePeer>
   [[nodiscard]] bool find_alone_among(peer_id peer, const range& where, place& found) const noexcept;
   void insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept;
@@ -132,12 +158,12 @@ class range_index {
   // A walk, in order, over the leaves that may have entries of a peer in a range.
   class leaf_walk {
    public:
-    leaf_walk(const range_index& in, peer_id peer, const range& where) noexcept
-        : low_(key_of(peer, 0)),
-          high_(key_of(peer, where.end)),
-          page_(where.begin >> page_shift),
-          height_(in.height_),
-          root_(in.root_) {
+    leaf_walk(const range_index& index, const bounds& in) noexcept
+        : low_(key_of(in.peer, in.from)),
+          high_(key_of(in.peer, in.before)),
+          page_(in.after >> page_shift),
+          height_(index.height_),
+          root_(index.root_) {
       if (height_ > 0) enter(root_);
     }
     [[nodiscard]] const range_leaf* next() noexcept;

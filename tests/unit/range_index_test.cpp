@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing::range_index_test {
@@ -231,6 +232,54 @@ TEST(range_index, find_overlap_stops_at_the_first_match) {
   });
   EXPECT_EQ(got, made.all[700].get());
   EXPECT_EQ(asked, 701U);
+}
+
+// Short, long, nested and equal ranges of several peers.
+TEST(range_index, what_contains_a_range_or_begins_in_it_is_found_by_address) {
+  std::mt19937_64 random(test_seed());
+  entries made;
+  const auto any = [&] {
+    const std::uintptr_t begin = 4096 + random() % 200 * 1024;
+    return range{begin, begin + 1 + random() % (random() % 4 == 0 ? 400'000 : 9'000)};
+  };
+  for (int i = 0; i < 3000; ++i) made.add(any(), {random() % 3});
+  const auto expected = [&](peer_id peer, auto&& wanted) {
+    std::vector<range> all;
+    for (const auto& one : made.all)
+      if (one->peer() == peer && wanted(one->covered())) all.push_back(one->covered());
+    std::ranges::sort(all, {}, [](const range& one) { return std::pair(one.begin, one.end); });
+    return all;
+  };
+  std::vector<range> seen;
+  const auto note = [&](const entry& one) {
+    seen.push_back(one.covered());
+    return false;
+  };
+  for (int i = 0; i < 1000; ++i) {
+    const peer_id peer{random() % 3};
+    const range where = any();
+    EXPECT_EQ(made.index.find_containing(peer, where, note), nullptr);
+    ASSERT_EQ(std::exchange(seen, {}), expected(peer, [&](const range& one) { return one.contains(where); }));
+    EXPECT_EQ(made.index.find_beginning(peer, where, note), nullptr);
+    ASSERT_EQ(std::exchange(seen, {}),
+              expected(peer, [&](const range& one) { return where.begin <= one.begin && one.begin < where.end; }));
+  }
+}
+
+// Of windows that overlap each other, those that end before a range, or begin behind its first byte, are not read.
+TEST(range_index, windows_beside_what_contains_a_range_are_not_read) {
+  entries made;
+  for (std::size_t i = 0; i < 1000; ++i) made.add({0x100000 + i * 4096, 0x100000 + (i + 1000) * 4096});
+  for (const auto& one : made.all) one->cover({0, UINTPTR_MAX});
+  std::size_t read = 0;
+  const auto count = [&](const entry&) {
+    ++read;
+    return false;
+  };
+  const range last{0x100000 + 999 * 4096, 0x100000 + 1999 * 4096};
+  made.index.find_containing({}, last, count);
+  EXPECT_LE(read, 1U);
+  for (std::size_t i = 0; i < 1000; ++i) made.all[i]->cover({0x100000 + i * 4096, 0x100000 + (i + 1000) * 4096});
 }
 
 TEST(range_index, ready_is_false_without_room) {
