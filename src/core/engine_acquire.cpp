@@ -105,6 +105,7 @@ result<grant> engine_requests::acquire_slowly(shard& in, const request& what, co
 // Looks in the shard of a miss, and adds what the look at the other shards found.
 void engine_requests::look(shard& in, const request& what, const range& extent, const overlaps_elsewhere& other,
                            lookup_result& seen) noexcept {
+  in.table.set_held_apart();
   if (!what.unshared) in.table.scan(what, extent, seen);
   seen.borrowed = core::without(other.around, what.need | seen.around);
   seen.around = seen.around | other.around;
@@ -192,16 +193,23 @@ engine_requests::miss_reason engine_requests::reason_of_miss(shard& in, const re
   return seen.beside ? miss_reason::extent : miss_reason::cold;
 }
 
-// Ensures that `claim` needs no memory. Returns false if there is none.
+// Ensures that `claim` needs no memory. Returns false if there is none. Without memory to set them apart, entries that
+// only leases hold stay where they are.
 bool engine_requests::spare_entry(shard& in) noexcept { return in.table.ready() || make_spare_entry(in); }
 
 bool engine_requests::make_spare_entry(shard& in) noexcept {
   if (const auto step = in.hits.wants(); step != 0) grow_hit_table(in, step);
-  while (!in.table.ready_but_for_hits()) {
-    const bool grown = in.pool.empty() ? grow_pool(in) : grow_index(in);
-    if (!grown) return false;
+  for (bool tried = false;;) {
+    if (in.pool.empty()) {
+      if (!grow_pool(in)) return false;
+    } else if (!in.table.index_ready()) {
+      if (!grow_index(in)) return false;
+    } else if (!in.table.wants_room_apart() || std::exchange(tried, true)) {
+      return true;
+    } else {
+      static_cast<void>(grow_index(in));
+    }
   }
-  return true;
 }
 
 bool engine_requests::grow_pool(shard& in) noexcept {

@@ -110,7 +110,7 @@ result<bool> engine_room::clear_overlaps(shard& in, peer_id peer, const range& w
       if (&one != opening) found.add(one, unpinned_for_good(in, one));
       return false;
     };
-    in.table.find_overlap(peer, where, note);
+    in.table.visit_overlaps(peer, where, note);
 
     if (found.leased != nullptr) {
       // While other threads hit, the sum of the pins on a hittable entry proves nothing.

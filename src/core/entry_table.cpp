@@ -18,7 +18,7 @@ entry_table::entry_table(const driver& table, const cache_options& options, cons
 entry_table::~entry_table() {
   PINFOLD_ASSERT(settled() && opens_in_driver_ == 0 && closes_in_flight_ == 0, "the last thread has left the driver");
   if (parts_.registered == nullptr) return;
-  index_.for_each([this](const entry& one) { parts_.registered->remove(one.covered()); });
+  for_each([this](const entry& one) { parts_.registered->remove(one.covered()); });
 }
 
 void entry_table::check([[maybe_unused]] const entry& one) const noexcept {
@@ -37,6 +37,8 @@ void entry_table::check([[maybe_unused]] const entry& one) const noexcept {
   PINFOLD_ASSERT(!listed || now == live || now == evicting, "only an entry to be handed out is in the hit table");
   PINFOLD_ASSERT(!stale || !one.findable(), "a stale entry is hidden");
   PINFOLD_ASSERT(!hot.is(record::revoked) || ended_, "only the end of the cache revokes leases");
+  PINFOLD_ASSERT(!one.apart || now == draining || now == closing || now == quarantined,
+                 "requests look for none of the entries that were set apart");
   PINFOLD_ASSERT(!one.in_driver || now == opening, "only an opening entry is in the driver");
   PINFOLD_ASSERT(!one.in_driver || opens_in_driver_ > 0, "the opens in the driver are counted");
   PINFOLD_ASSERT(!one.counted || !one.bypass, "a bypass is outside the budget");

@@ -90,9 +90,15 @@ class entry_table {
   entry* find_overlap(peer_id peer, const range& where, F&& stop) const {
     return index_.find_overlap(peer, where, stop);
   }
+  /// Calls `stop(entry&)` for all entries, until it returns true.
+  template <class F>
+  void visit_overlaps(peer_id peer, const range& where, F&& stop) const {
+    if (index_.find_overlap(peer, where, stop) == nullptr) held_index_.find_overlap(peer, where, stop);
+  }
   template <class F>
   void for_each(F&& each) const {
     index_.for_each(each);
+    held_index_.for_each(each);
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Whether `one` stays open after its last release.
@@ -101,13 +107,20 @@ class entry_table {
   // --- memory for new entries
   /// Begins to put the slots into a larger hit table.
   void grow_hit_table(index::hit_table::memory larger) noexcept;
-  /// Whether `claim` needs no more memory: if not, the caller has to provide what is missing, without the mutex.
-  [[nodiscard]] bool ready() const noexcept { return parts_.hit_table.wants() == 0 && ready_but_for_hits(); }
+  /// Returns whether `claim` needs no more memory. If not, the caller provides the missing memory, without the mutex.
+  [[nodiscard]] bool ready() const noexcept {
+    return parts_.hit_table.wants() == 0 && ready_but_for_hits() && !wants_room_apart();
+  }
   [[nodiscard]] bool ready_but_for_hits() const noexcept { return !parts_.pool.empty() && index_ready(); }
   /// Every entry that is being opened may have to be inserted once more, with the range that was really opened.
   [[nodiscard]] bool index_ready() const noexcept { return index_.ready(openings_ + 2); }
-  [[nodiscard]] std::size_t next_index_chunk() const noexcept { return index_.next_chunk(); }
-  void adopt(index::range_index::chunk made) noexcept { index_.adopt(std::move(made)); }
+  /// Returns whether `set_held_apart` needs memory. Without it, requests visit entries that only leases hold.
+  [[nodiscard]] bool wants_room_apart() const noexcept { return next_apart_ != nullptr && !held_index_.ready(); }
+  [[nodiscard]] std::size_t next_index_chunk() const noexcept { return index_to_grow().next_chunk(); }
+  void adopt(index::range_index::chunk made) noexcept { index_to_grow().adopt(std::move(made)); }
+  /// Moves some of the entries that only their leases keep, of which there may be many, out of the index in which
+  /// requests look, as far as there is memory. Invalidates every place in the index that a look-up found.
+  void set_held_apart() noexcept;
 
   // --- opening (entry_table_open.hpp, entry_table_open.cpp)
   /// An entry and its record: saves the caller computing the address.
@@ -271,7 +284,16 @@ class entry_table {
   /// docs/understand/protocol.md.
   void check(const entry& one) const noexcept;
   [[nodiscard]] bool same_token(const entry& one, const void* token) const noexcept;
-  /// Whether eviction's hand visits `one`.
+  /// Returns whether requests ignore hidden entries.
+  [[nodiscard]] bool ignores_hidden() const noexcept { return token_bytes_ == 0 && allows_duplicates_; }
+  [[nodiscard]] const index::range_index& index_to_grow() const noexcept {
+    return index_ready() ? held_index_ : index_;
+  }
+  [[nodiscard]] index::range_index& index_to_grow() noexcept { return index_ready() ? held_index_ : index_; }
+  void hold(entry& pinned) noexcept;
+  void stop_holding(entry& held) noexcept;
+  void scan_local(const request& what, const range& extent, lookup_result& seen) const noexcept;
+  /// Returns whether eviction's hand visits `one`.
   [[nodiscard]] bool reusable(const entry& one) const noexcept {
     return one.now() == entry_state::live && retain_ && !one.bypass && !one.persistent;
   }
@@ -319,7 +341,8 @@ class entry_table {
   const bool retain_;
   const bool counts_every_hit_;
 
-  index::range_index index_;  // entries that the driver has open, or is asked to open
+  index::range_index index_;       // entries that the driver has open, or is asked to open
+  index::range_index held_index_;  // those of them that are `apart`: draining, so that only leases hold them
 
   // What every miss changes, on one cache line: other threads change it in turn.
   alignas(64) guarded_number size_;                       // entries in the index
@@ -336,6 +359,7 @@ class entry_table {
       index::list_id::evicting};  // no hits, and no pin before the end: closed when room is needed
   index::entry_list retired_{index::list_id::retired};  // draining, unsettled; empty when the mutex is free
   index::entry_list held_{index::list_id::held};        // draining, and pinned when last checked
+  entry* next_apart_ = nullptr;                         // from it on, no held entry is `apart`, and all will be
   index::entry_list queued_{index::list_id::queued};    // draining without a pin: closes that are due
   index::entry_list quarantined_{index::list_id::quarantined};
   guarded_number closes_in_flight_;

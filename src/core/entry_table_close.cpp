@@ -8,9 +8,19 @@ namespace pinfold::core {
 
 using index::list_id;
 
+void entry_table::hold(entry& pinned) noexcept {
+  held_.push_back(&pinned);
+  if (next_apart_ == nullptr && ignores_hidden()) next_apart_ = &pinned;
+}
+
+void entry_table::stop_holding(entry& held) noexcept {
+  if (next_apart_ == &held) next_apart_ = held.next.get();
+  held_.remove(&held);
+}
+
 void entry_table::queue(entry& draining) noexcept {
   PINFOLD_ASSERT(draining.now() == entry_state::draining, "only a hidden entry waits for its close");
-  if (draining.in == list_id::held) held_.remove(&draining);
+  if (draining.in == list_id::held) stop_holding(draining);
   queued_.push_back(&draining);
   parts_.counts.add(counter::closes_due);
 }
@@ -36,7 +46,7 @@ void entry_table::take_out(entry& closable) noexcept {
     case list_id::reusable:
     case list_id::leased: leave_ring(closable); break;
     case list_id::evicting: evicting_.remove(&closable); break;
-    case list_id::held: held_.remove(&closable); break;
+    case list_id::held: stop_holding(closable); break;
     case list_id::queued:
       queued_.remove(&closable);
       parts_.counts.subtract(counter::closes_due);
@@ -71,7 +81,8 @@ registration entry_table::begin_close(entry& closable) noexcept {
 
 void entry_table::leave_index(entry& gone) noexcept {
   PINFOLD_ASSERT(!gone.hot()->is(record::listed), "an entry leaves the hit table before the index");
-  index_.erase(&gone);
+  (gone.apart ? held_index_ : index_).erase(&gone);
+  gone.apart = false;
   --size_;
   if (parts_.registered != nullptr) parts_.registered->remove(gone.covered());
 }
@@ -126,12 +137,9 @@ void entry_table::count_eviction(const entry& victim) noexcept {
 
 void entry_table::prepare_final_close() noexcept {
   PINFOLD_ASSERT(ended_ && settled(), "hits have ended, and their pins can be counted");
-  index_.for_each([this](entry& one) {
+  for_each([this](entry& one) {
     if (index::pins_of(one) > 0) one.hot()->set(record::revoked);  // of an opener, too
-    if (one.in == index::list_id::held) {
-      held_.remove(&one);
-      queue(one);
-    }
+    if (one.in == index::list_id::held) queue(one);
     if (one.now() != entry_state::live) return;
     PINFOLD_ASSERT(!one.hot()->is(record::hittable), "the end of the cache has stopped all hits");
     leave_ring(one);

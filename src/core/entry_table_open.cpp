@@ -71,7 +71,7 @@ void entry_table::make_unshared(entry& opening) noexcept {
 void entry_table::publish_doomed(entry& opening) noexcept {
   PINFOLD_ASSERT(opening.doomed && !opening.hot()->is(record::listed), "no request finds a doomed entry");
   opening.become(entry_state::draining);
-  held_.push_back(&opening);
+  hold(opening);
 }
 
 // The entry that is published last looks for those that it covers, and for one that covers it.

@@ -4,6 +4,7 @@
 #include "core/transition.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pinfold::core {
 
@@ -34,7 +35,7 @@ void entry_table::invalidate(entry& gone) noexcept {
 std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated, std::uint32_t before,
                                          const void* token) noexcept {
   std::size_t count = 0;
-  const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
+  const auto invalidate_unless_full = [&](entry& one) {
     if (one.hot()->is(record::stale) || one.era() >= before) return false;
     if (token != nullptr && !same_token(one, token)) return false;
     const bool findable = one.findable();
@@ -45,8 +46,13 @@ std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<en
     if (!findable) parts_.counts.add(counter::invalidated_while_leased);
     invalidated[count++] = &one;
     return false;
-  });
-  left.begin = next == nullptr ? left.end : std::max(left.begin, next->covered().begin);
+  };
+  auto next = left.end;
+  for (const auto* in : {&index_, &held_index_}) {
+    const entry* const rest = in->find_overlap(peer, left, invalidate_unless_full);
+    if (rest != nullptr) next = std::min(next, std::max(left.begin, rest->covered().begin));
+  }
+  left.begin = next;
   return count;
 }
 
@@ -101,8 +107,18 @@ entry* entry_table::unpersist_next(peer_id peer, const range& where) noexcept {
   return found;
 }
 
+void entry_table::set_held_apart() noexcept {
+  constexpr int most = 32;  // a miss adds one at most
+  for (int moved = 0; moved < most && next_apart_ != nullptr && held_index_.ready(); ++moved) {
+    entry& one = *std::exchange(next_apart_, next_apart_->next.get());
+    index_.erase(&one);
+    held_index_.insert(&one);
+    one.apart = true;
+  }
+}
+
 void entry_table::forget_eras() noexcept {
-  index_.for_each([](entry& one) { one.set_era(0); });
+  for_each([](entry& one) { one.set_era(0); });
 }
 
 std::size_t entry_table::settle() noexcept {
@@ -130,7 +146,7 @@ std::size_t entry_table::settle() noexcept {
     if (old->pins() > 0) {
       note_pinned(*old);
       if (old->hot()->is(record::stale)) parts_.counts.add(counter::invalidated_while_leased);
-      held_.push_back(old);
+      hold(*old);
     } else {
       queue(*old);
     }

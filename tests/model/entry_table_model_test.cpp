@@ -46,7 +46,8 @@ struct table_parts {
   void provide() {
     if (const auto step = hits.wants(); step != 0) table.grow_hit_table(index::hit_table::memory(step));
     if (pool.empty()) pool.adopt(index::entry_pool::make_chunk(sizeof(record) + sizeof(std::uint64_t)));
-    while (!table.index_ready()) table.adopt(index::range_index::make_chunk(table.next_index_chunk()));
+    while (!table.index_ready() || table.wants_room_apart())
+      table.adopt(index::range_index::make_chunk(table.next_index_chunk()));
     if (!table.ready()) throw std::bad_alloc();
   }
 };
@@ -136,6 +137,7 @@ class entry_table_model : public ::testing::Test {
     what.persistent = random_() % 20 == 0;
     what.unshared = random_() % 20 == 0;
     parts_.provide();
+    if (random_() % 4 == 0) table_.set_held_apart();
     core::lookup_result seen;
     if (!what.unshared) table_.scan(what, what.wanted, seen);
     const bool expected =
@@ -219,7 +221,13 @@ class entry_table_model : public ::testing::Test {
     std::array<entry*, 4> some{};
     while (!left.empty()) static_cast<void>(table_.invalidate_next({}, left, some));
     settle_after_late_hits();
-    for (auto& one : open_) one.findable = one.findable && !one.where.overlaps(gone);
+    for (auto& one : open_) {
+      if (!one.where.overlaps(gone)) continue;
+      one.findable = false;
+      if (one.leases > 0 && one.one->now() != entry_state::quarantined) {
+        EXPECT_TRUE(one.one->hot()->is(record::stale));
+      }
+    }
   }
 
   void close_one() {
