@@ -78,7 +78,7 @@ void sample_hits(const record* found) noexcept { index::record_page::entry_of(fo
 
 [[gnu::always_inline]] inline record* engine_lookup::first_that_covers(const shard& in, peer_id peer,
                                                                        const range& wanted) noexcept {
-  return in.hits.find(peer, wanted, [&](const record* candidate) __attribute__((always_inline)) {
+  return in.hits.find_by_granules(peer, wanted, [&](const record* candidate) __attribute__((always_inline)) {
     return candidate->covers(wanted.begin, wanted.end);
   });
 }
@@ -121,6 +121,8 @@ grant engine_lookup::look_up(std::uintptr_t begin, std::uintptr_t end, access_fl
   if (hint != nullptr && view_.serves(*hint, begin, end, need)) [[unlikely]]
     return hit_again(hint, begin, end, need);
   const shard& in = shards_[shards_.map().shard_at_smallest(begin)];
+  if (in.hits.uses_other_keys()) [[unlikely]]
+    return look_up_any(begin, end, need, asked_by::acquire, 0);
   record* const first = first_that_covers(in, {}, {begin, end});
   if (first == nullptr) return {};
   return hit_first(first, begin, end, need);
@@ -146,7 +148,10 @@ grant engine_lookup::look_up(peer_id peer, range wanted, const void* token) noex
   record* const hint = mine->hint(key);
   if (hint != nullptr && view_.serves(*hint, wanted.begin, wanted.end, access_flags::none)) [[unlikely]]
     return hit_again(hint, peer, wanted, token);
-  record* const first = first_that_covers(shards_[0], peer, wanted);  // imports have one shard
+  const shard& in = shards_[0];  // imports have one shard
+  if (in.hits.uses_other_keys()) [[unlikely]]
+    return look_up_any(peer, wanted, token, asked_by::acquire, 0);
+  record* const first = first_that_covers(in, peer, wanted);
   if (first == nullptr) return {};
   const pin held = pin_in_cell(*mine, first);
   if (held == 0) [[unlikely]]

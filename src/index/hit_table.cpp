@@ -82,9 +82,9 @@ hit_table::layout::layout(const memory& of) noexcept
 
 unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smallest_step : tables_.back().step_ + 1; }
 
-// Moves later slots of the run on by one, the last one first: so a concurrent reader misses none. Slots with the same
-// part of the hash stay in the order in which they came.
-[[gnu::always_inline]] inline bool hit_table::layout::put(const place& at) noexcept {
+// Moves later slots of the run on by one, the last one first, so that a concurrent reader misses none. Slots with the
+// same part of the hash keep the order in which they were inserted.
+[[gnu::always_inline]] inline hit_table::outcome hit_table::layout::put(const place& at) noexcept {
   const auto tag = tag_of(at.hash);
   const auto next_tag = tag + (std::uint64_t{1} << tag_shift);
   auto* const home = slots + home_of(at.hash);
@@ -95,10 +95,11 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
   for (; passed != 0; passed = end->load(std::memory_order_relaxed)) ++end;
   PINFOLD_ASSERT(end < slots + homes() + slots_behind, "a run of slots ends in the table: the very last slot is empty");
   if (end > home + farthest && (to > home + farthest || any_at_farthest(to, end))) [[unlikely]]
-    return false;
+    return outcome::no_room;
   for (; end != to; --end) end->store((end - 1)->load(std::memory_order_relaxed), std::memory_order_release);
   to->store(at.slot | tag, std::memory_order_release);
-  return true;
+  const bool behind = to >= home + crowd && ((to - crowd)->load(std::memory_order_relaxed) ^ tag) >> tag_shift == 0;
+  return behind ? outcome::behind_others : outcome::put;
 }
 
 // Whether a slot among these cannot move on.
@@ -128,18 +129,19 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
   slots[gap].store(0, std::memory_order_release);
 }
 
-[[gnu::always_inline]] inline bool hit_table::put(const place& at) noexcept {
-  if (!now_.put(at)) return false;
+[[gnu::always_inline]] inline hit_table::outcome hit_table::put(const place& at) noexcept {
+  const auto done = now_.put(at);
+  if (done == outcome::no_room) return done;
   ++used_;
   if (now_.home_of(at.hash) < moved_) [[unlikely]]
     put_into_next(at);
-  return true;
+  return done;
 }
 
 // A slot is no farther from its home in the larger table than in the smaller one: between its home and the slot lie no
 // more slots, and no fewer homes.
 [[gnu::noinline]] void hit_table::put_into_next(place at) noexcept {
-  PINFOLD_INVARIANT(next_.put(at), "what has room in a table has room in a larger one");
+  PINFOLD_INVARIANT(next_.put(at) != outcome::no_room, "what has room in a table has room in a larger one");
 }
 
 [[gnu::always_inline]] inline void hit_table::take_out(const place& at) noexcept {
@@ -153,35 +155,84 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
 // A record is in both of its places or in none.
 [[gnu::noinline]] bool hit_table::put_second(const record& added) noexcept {
   const places at(added, imported_);
-  if (put(at.second())) return true;
+  if (put(at.second()) != outcome::no_room) return true;
   take_out(at.first());
   return false;
+}
+
+[[gnu::always_inline]] inline void hit_table::count(unsigned size_class) noexcept {
+  if (++in_class_[size_class] > 1) return;
+  const auto bit = std::uint64_t{1} << size_class;
+  classes_.store(classes_.load(std::memory_order_relaxed) | bit, std::memory_order_release);
+}
+
+[[gnu::always_inline]] inline void hit_table::discount(unsigned size_class) noexcept {
+  PINFOLD_ASSERT(in_class_[size_class] > 0, "the records of a class are counted");
+  if (--in_class_[size_class] > 0) return;
+  const auto bit = std::uint64_t{1} << size_class;
+  classes_.store(classes_.load(std::memory_order_relaxed) & ~bit, std::memory_order_release);
 }
 
 bool hit_table::insert(record* added) noexcept {
   if (used_ >= full_from_) return false;
   PINFOLD_ASSERT(!added->is(record::listed), "a record is in the table once");
   const places at(*added, imported_);
-  if (!put(at.first())) return false;
-  if (at.two && !put_second(*added)) [[unlikely]]
-    return false;
+  const auto done = put(at.first());
+  if (done == outcome::no_room || (at.two && !put_second(*added))) [[unlikely]]
+    return insert_under_key(*added, record::listed_alone);
   added->set(record::listed);
-  if (++in_class_[at.size_class] == 1)
-    classes_.store(classes_.load(std::memory_order_relaxed) | std::uint64_t{1} << at.size_class,
-                   std::memory_order_release);
+  count(at.size_class);
+  if (done == outcome::behind_others) [[unlikely]]
+    static_cast<void>(insert_under_key(*added, 0));
   return true;
 }
 
 void hit_table::erase(record* gone) noexcept {
   PINFOLD_ASSERT(gone->is(record::listed), "only a record in the table leaves it");
+  const bool alone = gone->is(record::listed_alone);
+  if (gone->is(record::listed_as)) [[unlikely]]
+    erase_under_key(*gone);
+  if (alone) [[unlikely]]
+    return;
   const places at(*gone, imported_);
   take_out(at.first());
   if (at.two) take_out(at.second());
-  PINFOLD_ASSERT(in_class_[at.size_class] > 0, "the records of a class are counted");
   gone->clear(record::listed);
-  if (--in_class_[at.size_class] == 0)
-    classes_.store(classes_.load(std::memory_order_relaxed) & ~(std::uint64_t{1} << at.size_class),
-                   std::memory_order_release);
+  discount(at.size_class);
+}
+
+namespace {
+
+// The bits of the record's word are 0 without another key.
+constexpr std::uint32_t bits_of(unsigned key) noexcept { return (key + 1) << record::listed_shift; }
+unsigned key_of(const record& listed) noexcept {
+  const auto bits = listed.word.load(std::memory_order_relaxed) & record::listed_as;
+  return (bits >> record::listed_shift) - 1;
+}
+
+}  // namespace
+
+hit_table::place hit_table::place_under(const record& one, key which) const noexcept {
+  const auto peer = imported_ ? detail::imported_part_of(one).peer : peer_id{};
+  return {hash_under(peer, one.covered(), which),
+          reinterpret_cast<std::uintptr_t>(&one) >> record_shift | parts_under_key};
+}
+
+[[gnu::noinline]] bool hit_table::insert_under_key(record& added, std::uint32_t as) noexcept {
+  for (const auto which : {by_page, by_begin, by_range}) {
+    if (put(place_under(added, which)) == outcome::no_room) continue;
+    added.set(record::listed | bits_of(which) | as);
+    count(which);
+    return true;
+  }
+  return false;
+}
+
+[[gnu::noinline]] void hit_table::erase_under_key(record& gone) noexcept {
+  const auto which = static_cast<key>(key_of(gone));
+  take_out(place_under(gone, which));
+  gone.clear(record::listed_as | (gone.is(record::listed_alone) ? record::listed | record::listed_alone : 0));
+  discount(which);
 }
 
 void hit_table::grow(memory larger) noexcept {
@@ -240,7 +291,9 @@ void hit_table::copy(std::size_t end) noexcept {
 
 void hit_table::read_again(std::size_t end) noexcept {
   for_each_next(end, [&](std::uint64_t slot, std::size_t /*home*/) {
-    put_into_next(places(*record_of(slot), imported_).of(slot));
+    const record& one = *record_of(slot);
+    put_into_next(is_under_key(slot) ? place_under(one, static_cast<key>(key_of(one)))
+                                     : places(one, imported_).of(slot));
   });
 }
 

@@ -80,13 +80,25 @@ class hit_table {
   /// Calls `stop(record*)` for records that may cover `wanted`, until it returns true; returns that record, or null.
   /// Any thread.
   template <class F>
-  [[gnu::always_inline]] record* find(peer_id peer, const range& wanted, F&& stop) const noexcept {
+  record* find(peer_id peer, const range& wanted, F&& stop) const noexcept {
+    for (auto keys = classes_.load(std::memory_order_acquire) & other_keys; keys != 0; keys &= keys - 1) {
+      const auto hash = hash_under(peer, wanted, static_cast<key>(std::countr_zero(keys)));
+      if (record* found = find_at(hash, is_under_key, stop)) return found;
+    }
+    return find_by_granules(peer, wanted, stop);
+  }
+  /// As `find`, without the records that are under another key.
+  template <class F>
+  [[gnu::always_inline]] record* find_by_granules(peer_id peer, const range& wanted, F&& stop) const noexcept {
     auto classes = classes_.load(std::memory_order_acquire) & ~std::uint64_t{0} << class_of(wanted.size());
     for (; classes != 0; classes &= classes - 1) {
       const auto size_class = static_cast<unsigned>(std::countr_zero(classes));
       if (record* found = find_in_class(peer, wanted.begin, size_class, stop)) return found;
     }
     return nullptr;
+  }
+  [[nodiscard]] bool uses_other_keys() const noexcept {
+    return (classes_.load(std::memory_order_relaxed) & other_keys) != 0;
   }
 
   /// Returns the size of the table in use.
@@ -104,10 +116,19 @@ class hit_table {
   static constexpr unsigned tag_shift = 51;
   static constexpr unsigned extra_bits = 7;  // so 6 bits of the home are left: enough for the distances below
   static constexpr std::size_t home_mask = 63;
-  static constexpr std::size_t farthest = 30;      // from its home that a slot may be: a search compares homes 31 apart
-  static constexpr std::size_t slots_behind = 32;  // the homes; the very last slot is 0
+  static constexpr std::size_t crowd = 8;          // a record after so many of its granule is also under another key
+  static constexpr std::size_t farthest = 30;      // distance of a slot from its home: a search compares homes 31 apart
+  static constexpr std::size_t slots_behind = 32;  // after the homes; the very last slot is 0
   static constexpr std::uintptr_t layout_mask = 4095;  // in the word of a table: its two shifts
   static constexpr std::size_t most_tables = 48;       // each is larger than the one before
+
+  // The keys other than granules. The classes of granules begin at 3: the numbers below stand for these keys.
+  enum key : unsigned { by_page, by_begin, by_range };
+  static constexpr std::uint64_t other_keys = 7;
+  static constexpr std::uint64_t parts_under_key = std::uint64_t{15} << first_shift;
+  static bool is_under_key(std::uint64_t slot) noexcept {
+    return (slot & std::uint64_t{255} << last_shift) == parts_under_key;
+  }
 
   // A granule of class s has 2^(s + 1) bytes, at least 16.
   static unsigned class_of(std::size_t bytes) noexcept {
@@ -121,9 +142,16 @@ class hit_table {
   }
   // Below 3 * 2^62, so that a shift makes it a home of a table with 3 * 2^step of them.
   static std::uint64_t hash_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
-    const auto key =
-        granule_of(address, size_class) + peer.value * 0x51ed270b9f1ULL + (std::uint64_t{size_class} << 57U);
-    return (key * 0x9e3779b97f4a7c15ULL >> 2U) * 3;
+    return hash_in(peer, granule_of(address, size_class), size_class);
+  }
+  static std::uint64_t hash_in(peer_id peer, std::uint64_t what, unsigned size_class) noexcept {
+    const auto all = what + peer.value * 0x51ed270b9f1ULL + (std::uint64_t{size_class} << 57U);
+    return (all * 0x9e3779b97f4a7c15ULL >> 2U) * 3;
+  }
+  static std::uint64_t hash_under(peer_id peer, const range& where, key which) noexcept {
+    constexpr unsigned page_bits = 12;
+    if (which == by_page) return hash_in(peer, where.begin >> page_bits, which);
+    return hash_in(peer, which == by_begin ? where.begin : where.begin + where.end * 0xc2b2ae3d27d4eb4fULL, which);
   }
   static constexpr std::size_t homes_in(unsigned step) noexcept { return std::size_t{3} << step; }
   static std::size_t bytes_of(unsigned step) noexcept;
@@ -141,6 +169,7 @@ class hit_table {
     std::uint64_t slot;
   };
   class places;
+  enum class outcome : std::uint8_t { no_room, put, behind_others };  // of the same hash: `crowd` at least
 
   /// A table: its slots, and how many bits of a hash lie below the home, and below the part that is in a slot.
   struct layout {
@@ -164,7 +193,7 @@ class hit_table {
     [[nodiscard]] std::size_t home_at(std::size_t index, std::uint64_t slot) const noexcept {
       return index - ((index - (slot >> (tag_shift + home_shift - tag_from))) & home_mask);
     }
-    [[nodiscard]] bool put(const place& at) noexcept;
+    [[nodiscard]] outcome put(const place& at) noexcept;
     [[nodiscard]] bool any_at_farthest(const std::atomic<std::uint64_t>* from,
                                        const std::atomic<std::uint64_t>* to) const noexcept;
     void take_out(const place& at) noexcept;
@@ -173,22 +202,34 @@ class hit_table {
   template <class F>
   [[gnu::always_inline]] record* find_in_class(peer_id peer, std::uintptr_t address, unsigned size_class,
                                                F& stop) const noexcept {
+    const auto part = part_of(address, size_class);
+    const auto has_part = [part](std::uint64_t slot) {
+      return part >= (slot >> first_shift & 15U) && part <= (slot >> last_shift & 15U);
+    };
+    return find_at(hash_of(peer, address, size_class), has_part, stop);
+  }
+
+  template <class G, class F>
+  [[gnu::always_inline]] record* find_at(std::uint64_t hash, const G& may_match, F& stop) const noexcept {
     const layout in(table_.load(std::memory_order_acquire));
-    const auto hash = hash_of(peer, address, size_class);
     const auto tag = in.tag_of(hash);
     for (const auto* at = in.slots + in.home_of(hash);; ++at) {
       const auto slot = at->load(std::memory_order_acquire);
       if (slot == 0) return nullptr;
       if (is_before(slot, tag)) continue;
       if ((slot ^ tag) >> tag_shift != 0) return nullptr;
-      const auto part = part_of(address, size_class);
-      if (part < (slot >> first_shift & 15U) || part > (slot >> last_shift & 15U)) continue;
+      if (!may_match(slot)) continue;
       if (record* candidate = record_of(slot); stop(candidate)) return candidate;
     }
   }
 
-  [[nodiscard]] bool put(const place& at) noexcept;
+  [[nodiscard]] outcome put(const place& at) noexcept;
   [[nodiscard]] bool put_second(const record& added) noexcept;
+  [[nodiscard]] bool insert_under_key(record& added, std::uint32_t as) noexcept;
+  void erase_under_key(record& gone) noexcept;
+  [[nodiscard]] place place_under(const record& one, key which) const noexcept;
+  void count(unsigned size_class) noexcept;
+  void discount(unsigned size_class) noexcept;
   void put_into_next(place at) noexcept;
   void take_out(const place& at) noexcept;
   template <class F>

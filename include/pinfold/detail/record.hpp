@@ -23,6 +23,9 @@ struct record {
   static constexpr std::uint32_t revoked = 4;   ///< the cache was destroyed under the lease: the registration is closed
   static constexpr std::uint32_t listed = 8;    ///< in the table that hits look up
   static constexpr std::uint32_t plain_release = 16;  ///< hittable, and a release need not take the mutex
+  static constexpr std::uint32_t listed_as = 96;      ///< its other key in that table, or 0
+  static constexpr unsigned listed_shift = 5;
+  static constexpr std::uint32_t listed_alone = 128;  ///< only under that key
   static constexpr unsigned rights_shift = 8;
   static constexpr unsigned cache_shift = 16;
 
