@@ -98,12 +98,13 @@ void entry_table::hit_for_find(entry& found) noexcept {
 void entry_table::allow_hits(const entry& live, record& hot, std::uint32_t bits) noexcept {
   PINFOLD_ASSERT(live.now() == entry_state::live, "only live entries are hit");
   if (parts_.hits_need_the_mutex.load(std::memory_order_relaxed) || live.bypass || ended_ || hits_stopped_ > 0) return;
-  if (!hot.is(record::listed) && !parts_.hit_table.insert(&hot)) return;
+  const bool listed = hot.is(record::listed) || parts_.hit_table.insert(&hot);
+  if (parts_.hit_table.growing()) [[unlikely]]
+    parts_.hit_table.move();  // also a full table, which other threads filled before the larger one was there
+  if (!listed) return;
   PINFOLD_ASSERT(until_hints_ > 0, "the hints were adjusted when their count ran out");
   if (--until_hints_ == 0) [[unlikely]]
     adjust_hints();
-  if (parts_.hit_table.growing()) [[unlikely]]
-    parts_.hit_table.move();
   const bool was_counted = !hot.is(record::hittable);
   hot.set(bits | static_cast<std::uint32_t>(live.access) << record::rights_shift | parts_.view.number_in_word);
   PINFOLD_ASSERT(!was_counted || open_not_hittable() > 0, "an open entry out of reach of hits is counted");
