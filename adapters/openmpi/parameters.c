@@ -29,7 +29,7 @@ static struct parameter parameters[] = {
      "Compare the mapped pages with the registered pages at one hit in so many; 0 for never", NULL, 0},
     {"merge", "PINFOLD_MERGE", "rights",
      "What is registered for a request that overlaps registrations: none (what was asked for), rights (with those "
-     "around it that lack rights), overlaps (with all that overlap)",
+     "around it that lack access), overlaps (with all that overlap)",
      NULL, 0},
     {"print_stats", "PINFOLD_STATISTICS_AT_EXIT", "false",
      "Print what the cache did when MPI is finalized: true, false", NULL, 0},

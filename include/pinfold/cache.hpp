@@ -338,7 +338,7 @@ class cache : public cache_base<R> {
     auto like = asked(reinterpret_cast<const void*>(ranges[0].begin), ranges[0].size(), need, {});
     if (!like) return tl::unexpected(like.error());
     if (!contains_all(this->backend().limits().supported, need))
-      return fail(errc::unsupported, "the registrar cannot grant these rights");
+      return fail(errc::unsupported, "the registrar cannot grant this access");
     auto plan = detail::plan_pieces(this->inside(), ranges, piece_bytes, limits_for(need), order);
     if (plan) plan->like = *like;
     return plan;

@@ -36,8 +36,7 @@ struct registrar_limits {
                                                    access_flags access) noexcept {
   if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");
   if (access == access_flags::none) return fail(errc::invalid_argument, "a registration needs at least one right");
-  if (!contains_all(limits.supported, access))
-    return fail(errc::unsupported, "the registrar cannot grant these rights");
+  if (!contains_all(limits.supported, access)) return fail(errc::unsupported, "the registrar cannot grant this access");
   if (memory.size() > limits.max_bytes)
     return fail(errc::too_large, "the range exceeds the registrar's largest registration");
   return {};

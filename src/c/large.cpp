@@ -80,7 +80,7 @@ result<detail::background_plan> planned(const pinfold_cache* cache, const pinfol
   if (!like) return tl::unexpected(like.error());
   const registrar_limits limits = cache->behind.limits(cache->behind.table.self);
   if (!contains_all(limits.supported, like->need))
-    return fail(errc::unsupported, "the registrar cannot grant these rights");
+    return fail(errc::unsupported, "the registrar cannot grant this access");
   auto plan = detail::plan_pieces(cache->on(), *all, how.piece_bytes == 0 ? usual_piece : how.piece_bytes,
                                   {limits.max_bytes, any_remote(like->need) ? 1 : limits.granularity}, how.order);
   if (!plan) return plan;

@@ -41,7 +41,7 @@ int pinfold_restoration_wait(pinfold_restoration* restoration, uint64_t timeout_
   }
   constexpr std::uint64_t most = std::chrono::milliseconds(std::chrono::years(1)).count();
   if (restoration->running.wait_for(std::chrono::milliseconds(std::min(timeout_ms, most)))) return PINFOLD_OK;
-  return c::refuse(errc::timed_out, "the restoration goes on");
+  return c::refuse(errc::timed_out, "the restoration is still running");
 }
 
 int pinfold_restoration_progress(const pinfold_restoration* restoration, pinfold_restore_progress* progress) {

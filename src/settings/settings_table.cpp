@@ -180,7 +180,7 @@ constexpr std::array<setting, 22> table{
     row<&o::merge>(
         "PINFOLD_MERGE",
         "what is registered for a request that overlaps registrations: none (what was asked for), rights (with "
-        "registrations around it that lack rights), overlaps (with all that overlap)"),
+        "registrations around it that lack access), overlaps (with all that overlap)"),
     row<&o::merge_limit>(
         "PINFOLD_MERGE_LIMIT",
         "size beyond which no registration grows by merging: a number with K, M, G or T, or unlimited"),

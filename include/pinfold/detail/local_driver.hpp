@@ -71,7 +71,7 @@ class local_driver {
   static result<range> check(const void* self, const request& what) noexcept {
     const registrar_limits limits = static_cast<const R*>(self)->limits();
     if (!contains_all(limits.supported, what.need))
-      return fail(errc::unsupported, "the registrar cannot grant these rights");
+      return fail(errc::unsupported, "the registrar cannot grant this access");
     const bool exact = limits.granularity <= 1 || any_remote(what.need);
     range extent = exact ? what.wanted : rounded_out(what.wanted, limits.granularity);
     if (extent.size() > limits.max_bytes && !any_remote(what.need))

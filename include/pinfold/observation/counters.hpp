@@ -41,7 +41,7 @@ inline constexpr std::array counters{
     counter_description{"misses_invalidated", counter_kind::counter, counter_unit::none,
                         &statistics::misses_invalidated, "Misses on memory whose registration turned stale"},
     counter_description{"misses_access", counter_kind::counter, counter_unit::none, &statistics::misses_access,
-                        "Misses on memory that is registered with fewer rights"},
+                        "Misses on memory that is registered with less access"},
     counter_description{"misses_extent", counter_kind::counter, counter_unit::none, &statistics::misses_extent,
                         "Misses that overlap a registration which does not cover them"},
     counter_description{"misses_evicted", counter_kind::counter, counter_unit::none, &statistics::misses_evicted,

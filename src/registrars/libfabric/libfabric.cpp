@@ -130,8 +130,8 @@ result<libfabric_registrar> libfabric_registrar::create(::fid_domain* domain, co
     return fail(errc::unsupported, "the domain was opened without device memory (FI_HMEM)");
   if (!options.accept_second_cache && libfabric_caches_too(info))
     return fail(errc::unsupported,
-                "libfabric's own registration cache breaks rights and withdrawn keys: call turn_off_libfabric_cache() "
-                "before the first fi_getinfo, or set accept_second_cache");
+                "libfabric's own registration cache ignores the requested access and withdrawn keys: call "
+                "turn_off_libfabric_cache() before the first fi_getinfo, or set accept_second_cache");
   return libfabric_registrar(std::make_unique<state>(domain, std::move(options), *rules));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the registrar");

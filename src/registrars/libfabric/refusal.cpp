@@ -25,7 +25,7 @@ error refused_open(int native, bool many) noexcept {
       return make(errc::out_of_resources, native,
                   many ? "the domain's limit on memory regions is reached (mr_cnt)"
                        : "no memory for the registration, or the limit on memory regions or locked memory is reached");
-    case FI_EFAULT: return make(errc::invalid_range, native, "the memory cannot be registered with these rights");
+    case FI_EFAULT: return make(errc::invalid_range, native, "the memory cannot be registered with this access");
     case FI_EPERM:
     case FI_EACCES: return make(errc::not_permitted, native, "this process may not register memory with the domain");
     case FI_ENOSYS:

@@ -26,7 +26,7 @@ error refused_open(int native, std::size_t pinned, bool full) noexcept {
     case EAGAIN:
     case ENOSPC: return {errc::out_of_resources, native_kind::posix, native, what_ran_out(pinned, full)};
     case EFAULT:
-      return {errc::invalid_range, native_kind::posix, native, "the kernel cannot pin this memory with these rights"};
+      return {errc::invalid_range, native_kind::posix, native, "the kernel cannot pin this memory with this access"};
     case EOPNOTSUPP: return {errc::unsupported, native_kind::posix, native, "the device cannot register such memory"};
     case EPERM:
     case EACCES:

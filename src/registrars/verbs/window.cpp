@@ -49,7 +49,7 @@ result<void> check_window(const ::ibv_qp* pair, const ::ibv_mr* region, const ra
                           access_flags access) noexcept {
   if (pair == nullptr || region == nullptr)
     return fail(errc::invalid_argument, "a window needs a queue pair and a registration");
-  if (!any_remote(access)) return fail(errc::invalid_argument, "a window needs a right of peers");
+  if (!any_remote(access)) return fail(errc::invalid_argument, "a window needs remote access");
   const auto begin = reinterpret_cast<std::uintptr_t>(region->addr);
   if (memory.empty() || !range{begin, begin + region->length}.contains(memory))
     return fail(errc::invalid_range, "the window is not inside the registration");
