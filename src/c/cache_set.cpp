@@ -23,8 +23,8 @@ error error_of(const pinfold_error& failure) noexcept {
           failure.message};
 }
 
-// One acquire: its choices are the caches.
-struct asked_caches {
+// One acquire, which chooses among the caches.
+struct cache_choices {
   std::span<pinfold_cache* const> caches;
   const void* address;
   std::size_t bytes;
@@ -44,34 +44,34 @@ struct asked_caches {
   [[nodiscard]] detail::set_calls calls() noexcept {
     return {this,
             [](void* self, std::size_t choice) {
-              auto& own = *static_cast<asked_caches*>(self);
+              auto& own = *static_cast<cache_choices*>(self);
               own.leases[choice] = pinfold_find(own.caches[choice], own.address, own.bytes, own.access);
               return own.leases[choice].pin != 0;
             },
             [](void* self, std::size_t choice) {
-              auto& own = *static_cast<asked_caches*>(self);
+              auto& own = *static_cast<cache_choices*>(self);
               own.keep(choice, pinfold_acquire_with(own.caches[choice], own.address, own.bytes, own.access, &own.each));
             },
             [](void* self, std::size_t choice) -> const error* {
-              auto& own = *static_cast<asked_caches*>(self);
+              auto& own = *static_cast<cache_choices*>(self);
               return own.failed[choice] != 0 ? &own.why[choice] : nullptr;
             }};
   }
 
-  asked_caches(std::span<pinfold_cache* const> of, const void* at, std::size_t size, std::uint32_t rights,
-               void* argument)
+  cache_choices(std::span<pinfold_cache* const> of, const void* at, std::size_t size, std::uint32_t flags,
+                void* argument)
       : caches(of),
         address(at),
         bytes(size),
-        access(rights),
+        access(flags),
         each{.size = sizeof each, .flags = 0, .file = -1, .argument = argument},
         leases(of.size()),
         why(of.size()),
         failed(of.size()) {}
-  asked_caches(const asked_caches&) = delete;
-  asked_caches& operator=(const asked_caches&) = delete;
-  // Until they are handed out.
-  ~asked_caches() { static_cast<void>(pinfold_release_batch(leases.data(), leases.size())); }
+  cache_choices(const cache_choices&) = delete;
+  cache_choices& operator=(const cache_choices&) = delete;
+  // Releases the leases that the caller did not get.
+  ~cache_choices() { static_cast<void>(pinfold_release_batch(leases.data(), leases.size())); }
 
   void hand_out(pinfold_lease* to, pinfold_error* failures) noexcept {
     std::copy(leases.begin(), leases.end(), to);
@@ -104,7 +104,7 @@ result<void> acquire_set(std::span<pinfold_cache* const> caches, const void* add
   if (!plan) return tl::unexpected(plan.error());
   // Another thread would not know that it works for a callback, and could wait for that callback.
   if (callback::any()) plan->parallel = false;
-  asked_caches asked(caches, address, bytes, access, known.argument);
+  cache_choices asked(caches, address, bytes, access, known.argument);
   if (auto got = detail::ask_members(*plan, asked.calls()); !got) return got;
   asked.hand_out(leases, failures);
   return {};

@@ -156,8 +156,8 @@ class aligned_handle {
   room copy_;  // not initialized
 };
 
-result<detail::request> asked_import(const pinfold_cache& cache, std::uint64_t peer, const void* handle,
-                                     std::size_t handle_bytes, std::uint64_t address, std::size_t bytes) noexcept {
+result<detail::request> import_request(const pinfold_cache& cache, std::uint64_t peer, const void* handle,
+                                       std::size_t handle_bytes, std::uint64_t address, std::size_t bytes) noexcept {
   if (handle == nullptr || handle_bytes != cache.behind.table.token_bytes)
     return fail(errc::invalid_handle, "the handle is null, or of another length than the importer's handles");
   const auto wanted = range::of(address, bytes);
@@ -213,7 +213,7 @@ pinfold_lease pinfold_import_with(pinfold_cache* cache, uint64_t peer, const voi
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
   const c::aligned_handle aligned(handle, handle_bytes);
-  auto what = c::asked_import(*cache, peer, aligned.get(), handle_bytes, address, bytes);
+  auto what = c::import_request(*cache, peer, aligned.get(), handle_bytes, address, bytes);
   if (!what) return c::as_lease(tl::unexpected(what.error()));
   if (options != nullptr) {
     const auto how = c::read_options(options);
@@ -231,7 +231,7 @@ pinfold_lease pinfold_find_import(pinfold_cache* cache, uint64_t peer, const voi
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
   const c::aligned_handle aligned(handle, handle_bytes);
-  const auto what = c::asked_import(*cache, peer, aligned.get(), handle_bytes, address, bytes);
+  const auto what = c::import_request(*cache, peer, aligned.get(), handle_bytes, address, bytes);
   return what ? c::found(*cache, *what) : c::as_lease(tl::unexpected(what.error()));
 }
 

@@ -35,8 +35,8 @@ detail::piece_limits limits_of(const pinfold_cache& cache, std::uint32_t access)
   return {limits.max_bytes, any_remote(static_cast<access_flags>(access)) ? 1 : limits.granularity};
 }
 
-result<std::vector<detail::request>> all_asked(const pinfold_cache& cache, std::span<const range> ranges,
-                                               std::uint32_t access, void* argument) {
+result<std::vector<detail::request>> requests_for(const pinfold_cache& cache, std::span<const range> ranges,
+                                                  std::uint32_t access, void* argument) {
   std::vector<detail::request> all;
   all.reserve(ranges.size());
   for (const range& one : ranges) {
@@ -146,7 +146,7 @@ int pinfold_acquire_chunks(pinfold_cache* cache, const void* address, size_t byt
     const std::size_t each = how.chunk_bytes == 0 ? c::usual_chunk : how.chunk_bytes;
     if (auto right = c::check_pieces(*whole, each, limits); !right) return right;
     auto ranges = detail::cut(*whole, each, limits);
-    auto wanted = c::all_asked(*cache, ranges, access, how.argument);
+    auto wanted = c::requests_for(*cache, ranges, access, how.argument);
     if (!wanted) return tl::unexpected(wanted.error());
     detail::pipeline running(cache->on(), *std::move(wanted), how.depth == 0 ? 4 : how.depth,
                              how.workers == 0 ? 1 : how.workers);

@@ -102,15 +102,15 @@ class table_registrar : public callback_table<pinfold_registrar> {
   }
 
   void open_many(std::span<const detail::open_request> what, std::span<result<detail::opened>> made) noexcept {
-    std::array<pinfold_open_request, detail::most_in_group> asked;
+    std::array<pinfold_open_request, detail::most_in_group> requests;
     std::array<pinfold_registration, detail::most_in_group> registrations{};
     std::array<int, detail::most_in_group> codes{};
     std::array<pinfold_error, detail::most_in_group> failures{};
-    for (std::size_t i = 0; i < what.size(); ++i) asked[i] = as_c(what[i]);
-    codes.fill(PINFOLD_E_DRIVER_ERROR);  // of a range that the registrar does not answer for
+    for (std::size_t i = 0; i < what.size(); ++i) requests[i] = as_c(what[i]);
+    codes.fill(PINFOLD_E_DRIVER_ERROR);  // for ranges without an answer of the registrar
     pinfold_error thrown{};
     const int all = called(cache_, thrown, [&] {
-      calls_.open_many(self_, asked.data(), what.size(), registrations.data(), codes.data(), failures.data());
+      calls_.open_many(self_, requests.data(), what.size(), registrations.data(), codes.data(), failures.data());
       return PINFOLD_OK;
     });
     for (std::size_t i = 0; i < what.size(); ++i) {

@@ -27,7 +27,7 @@ bool pools_give_descriptors(const cuda::driver_table& calls, cuda::device of) no
          (mask & static_cast<int>(cuda::allocation_handle_type::posix_file_descriptor)) != 0;
 }
 
-result<cuda_device_info> told_of(const cuda::driver_table& calls, int ordinal) {
+result<cuda_device_info> info_of(const cuda::driver_table& calls, int ordinal) {
   cuda::device device{};
   std::array<char, 256> name{};
   cuda::uuid id{};
@@ -57,7 +57,7 @@ result<std::vector<cuda_device_info>> cuda_devices() {
     return tl::unexpected(got.error());
   std::vector<cuda_device_info> all;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    auto one = told_of(**calls, ordinal);
+    auto one = info_of(**calls, ordinal);
     if (!one) return tl::unexpected(one.error());
     all.push_back(std::move(*one));
   }

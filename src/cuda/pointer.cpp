@@ -20,8 +20,8 @@ void narrow_down(const driver_table& calls, device_pointer pointer, memory_facts
 
 /// Asks for all attributes at once, or one by one where the driver accepts some of them only so.
 template <std::size_t N>
-status ask(const driver_table& calls, device_pointer pointer, std::array<pointer_attribute, N>& wanted,
-           std::array<void*, N>& values) noexcept {
+status query_attributes(const driver_table& calls, device_pointer pointer, std::array<pointer_attribute, N>& wanted,
+                        std::array<void*, N>& values) noexcept {
   const auto together = calls.pointer_get_attributes(N, wanted.data(), values.data(), pointer);
   if (together != status::invalid_value && together != status::not_supported) return together;
   for (std::size_t i = 0; i < N; ++i)
@@ -47,7 +47,7 @@ result<memory_facts> facts_of(const driver_table& calls, device_pointer pointer)
   std::array<void*, wanted.size()> values{&facts.type,   &facts.buffer_id,    &managed,
                                           &legacy,       &facts.handle_types, static_cast<void*>(&facts.pool),
                                           &facts.device, &facts.base,         &facts.size};
-  const auto answer = ask(calls, pointer, wanted, values);
+  const auto answer = query_attributes(calls, pointer, wanted, values);
   if (answer != status::success) return fail_cuda(answer, unknown, errc::invalid_argument);
   if (facts.type == memory_type{} || facts.size == 0) return fail(errc::invalid_argument, unknown);
   facts.managed = managed != 0;
@@ -62,7 +62,7 @@ result<segment_facts> segment_at(const driver_table& calls, device_pointer point
   std::array wanted{pointer_attribute::mapped, pointer_attribute::mapping_base_addr, pointer_attribute::mapping_size,
                     pointer_attribute::memory_block_id};
   std::array<void*, wanted.size()> values{&mapped, &facts.base, &facts.size, &facts.block_id};
-  const auto answer = ask(calls, pointer, wanted, values);
+  const auto answer = query_attributes(calls, pointer, wanted, values);
   if (answer != status::success) return fail_cuda(answer, "no segment is mapped at this address", errc::invalid_range);
   if (mapped == 0 || facts.size == 0 || facts.base > pointer)
     return fail(errc::invalid_range, "no segment is mapped at this address");

@@ -85,18 +85,23 @@ class trace_parser {
     if (cache == caches_.end()) return wrong("the request's cache is not declared on an earlier line");
     const auto peer = number_in(fields[1]);
     if (!peer) return wrong("the peer is not a number");
-    const auto asked = range_in(fields[2], fields[3]);
-    if (!asked) return wrong("the requested range is malformed: expected 0x and hexadecimal digits, then its bytes");
+    const auto requested = range_in(fields[2], fields[3]);
+    if (!requested)
+      return wrong("the requested range is malformed: expected 0x and hexadecimal digits, then its bytes");
     const auto registered = range_in(fields[4], fields[5]);
     if (!registered)
       return wrong("the registered range is malformed: expected 0x and hexadecimal digits, then its bytes");
-    if (!registered->contains(*asked)) return wrong("the requested range is not inside the registered range");
+    if (!registered->contains(*requested)) return wrong("the requested range is not inside the registered range");
     const bool hit = fields[6] == "hit";
     const auto took = hit ? 0 : number_in(fields[6]);
     if (!took || *took > INT64_MAX) return wrong("the last field is neither nanoseconds nor 'hit'");
-    take_(
-        {cache->second, {*peer}, *asked, *registered, hit, std::chrono::nanoseconds(static_cast<std::int64_t>(*took))},
-        names_);
+    take_({cache->second,
+           {*peer},
+           *requested,
+           *registered,
+           hit,
+           std::chrono::nanoseconds(static_cast<std::int64_t>(*took))},
+          names_);
     return {};
   }
 

@@ -101,7 +101,7 @@ class exporter_mappings {
       peer_id peer{};
       range where{};
       Handle handle;
-      std::shared_ptr<const call> told;
+      std::shared_ptr<const call> notified;
       {
         const os::no_fork no_child_has_it_locked;
         const std::scoped_lock guard(mutex_);
@@ -112,9 +112,9 @@ class exporter_mappings {
         peer = next->second.peer;
         where = next->second.where;
         handle = next->second.handle;
-        told = tell_;
+        notified = tell_;
       }
-      (*told)(peer, where, handle);
+      (*notified)(peer, where, handle);
     }
   }
 

@@ -26,7 +26,7 @@ using stream = std::unique_ptr<std::FILE, close_stream>;
 template <class Use>
 result<bool> any_line(const char* path, Use&& use) noexcept {
   const stream source(std::fopen(path, "re"));
-  if (!source) return os::fail_system("cannot read what the system tells about the exporter");
+  if (!source) return os::fail_system("cannot read the system's information about the exporter");
   char line[512];
   while (std::fgets(line, sizeof line, source.get()) != nullptr) {
     if (use(static_cast<const char*>(line))) return true;
@@ -70,7 +70,7 @@ result<void> may_take_descriptors(const file& process) noexcept {
   return tl::unexpected(taken.error());
 }
 
-result<void> can_be_asked(const result<file>& process, const exporter_id& of) noexcept {
+result<void> socket_answers(const result<file>& process, const exporter_id& of) noexcept {
   const auto listens = serves(of.exporter);
   if (!listens) return tl::unexpected(listens.error());
   if (!*listens && !process && process.error() == errc::peer_gone) return tl::unexpected(process.error());
@@ -85,12 +85,12 @@ result<void> can_be_asked(const result<file>& process, const exporter_id& of) no
 result<void> can_fetch(transport via, const exporter_id& of) noexcept {
   const auto process = open_process(of);
   if (process && has_ended(*process)) return fail_errno(errc::peer_gone, ESRCH, "the exporting process has ended");
-  if (via == transport::scm) return can_be_asked(process, of);
+  if (via == transport::scm) return socket_answers(process, of);
   const auto direct = process ? may_take_descriptors(*process) : result<void>(tl::unexpected(process.error()));
   if (direct || via == transport::pidfd) return direct;
   if (direct.error() != errc::not_permitted && direct.error() != errc::unsupported) return direct;
-  const auto served = can_be_asked(process, of);
-  // When the exporter does not serve, the error of `pidfd` gives the better advice.
+  const auto served = socket_answers(process, of);
+  // If the exporter does not serve, the error of `pidfd` gives the better advice.
   return !served && served.error() == errc::unsupported ? direct : served;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int accepts_a_round = 16;  // connected importers are served first
 constexpr int rest_milliseconds = 50;
-constexpr int look_milliseconds = 1000;  // the program may close all descriptors just before a poll, and reuse them
+constexpr int poll_milliseconds = 1000;  // the program may close all descriptors just before a poll, and reuse them
 constexpr std::ptrdiff_t most_strangers = 16;
 constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none must not collect descriptors
 
@@ -85,7 +85,7 @@ bool server::wait() noexcept {
   for (const client& peer : clients_) {
     watched_.push_back({.fd = peer.socket.number(), .events = POLLIN, .revents = 0});
   }
-  const int ready = ::poll(watched_.data(), watched_.size(), resting_ ? rest_milliseconds : look_milliseconds);
+  const int ready = ::poll(watched_.data(), watched_.size(), resting_ ? rest_milliseconds : poll_milliseconds);
   if (ready >= 0) return watched_[0].revents == 0;
   return recover();
 }
@@ -109,14 +109,14 @@ void server::serve_all() noexcept {
 
 /// Serves one request. Returns false when the connection is to be closed.
 bool server::serve(client& peer) noexcept {
-  if (!peer.socket.still_there()) return false;  // the number belongs to a file of the program now: do not read from it
-  if (!peer.permitted && os::next_has_descriptors(peer.socket)) return false;  // to receive would close them
-  request asked{};
-  const ssize_t bytes = ::recv(peer.socket.number(), &asked, sizeof asked, MSG_DONTWAIT | MSG_TRUNC);
+  if (!peer.socket.still_there()) return false;  // the number now belongs to a file of the program: do not read it
+  if (!peer.permitted && os::next_has_descriptors(peer.socket)) return false;  // receiving would close them
+  request received{};
+  const ssize_t bytes = ::recv(peer.socket.number(), &received, sizeof received, MSG_DONTWAIT | MSG_TRUNC);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
-  if (bytes != sizeof asked || asked.magic != wire_magic) return false;
+  if (bytes != sizeof received || received.magic != wire_magic) return false;
   peer.last_round = round_;
-  return answer(peer, asked.serial) == 0 && peer.permitted;
+  return answer(peer, received.serial) == 0 && peer.permitted;
 }
 
 int server::answer(const client& peer, std::uint64_t serial) noexcept {

@@ -30,8 +30,8 @@ class monitor_set {
   [[nodiscard]] result<void> watch(const range& pages) const noexcept {
     result<void> all;
     for (const auto& one : all_) {
-      auto told = one->ensure_works() ? one->watch(pages) : fail(errc::closed, one->why_not());
-      if (all && !told) all = told;
+      auto watched = one->ensure_works() ? one->watch(pages) : fail(errc::closed, one->why_not());
+      if (all && !watched) all = watched;
     }
     return all;
   }

@@ -26,7 +26,7 @@ void mutex::wait() noexcept {
     if (now == free && state_.compare_exchange_weak(now, held, std::memory_order_acquire)) return;
     pause();
   }
-  const auto patience_ends = std::chrono::steady_clock::now() + longest_sleep;
+  const auto starves_at = std::chrono::steady_clock::now() + longest_sleep;
   bool starved = false;
   for (;;) {
     auto now = state_.load(std::memory_order_relaxed);
@@ -38,7 +38,7 @@ void mutex::wait() noexcept {
       continue;
     if (mine) return;
     state_.wait(next, std::memory_order_relaxed);
-    starved = starved || std::chrono::steady_clock::now() >= patience_ends;
+    starved = starved || std::chrono::steady_clock::now() >= starves_at;
   }
 }
 

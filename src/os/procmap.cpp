@@ -14,20 +14,20 @@ constexpr std::uint64_t vma_shared = 8;
 }  // namespace
 
 std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address, std::span<char> path) noexcept {
-  os::procmap_query asked{};
-  asked.size = sizeof asked;
-  asked.query_addr = address;
-  asked.vma_name_addr = path.empty() ? 0 : reinterpret_cast<std::uintptr_t>(path.data());
-  asked.vma_name_size = static_cast<std::uint32_t>(path.size());
+  os::procmap_query query{};
+  query.size = sizeof query;
+  query.query_addr = address;
+  query.vma_name_addr = path.empty() ? 0 : reinterpret_cast<std::uintptr_t>(path.data());
+  query.vma_name_size = static_cast<std::uint32_t>(path.size());
   if (!path.empty()) path[0] = '\0';
-  if (::ioctl(maps.descriptor(), os::procmap_query_request, &asked) != 0) return std::nullopt;
-  return procmap{asked.vma_start,
-                 asked.vma_end,
-                 asked.vma_page_size,
-                 asked.inode,
-                 asked.dev_major,
-                 asked.dev_minor,
-                 (asked.vma_flags & vma_shared) != 0};
+  if (::ioctl(maps.descriptor(), os::procmap_query_request, &query) != 0) return std::nullopt;
+  return procmap{query.vma_start,
+                 query.vma_end,
+                 query.vma_page_size,
+                 query.inode,
+                 query.dev_major,
+                 query.dev_minor,
+                 (query.vma_flags & vma_shared) != 0};
 }
 
 }  // namespace pinfold::detail

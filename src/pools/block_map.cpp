@@ -73,7 +73,7 @@ void block_map::carve(std::uint32_t block, std::uint32_t at, std::uint32_t lengt
 std::optional<std::uint32_t> block_map::take(std::uint32_t length, std::uint32_t alignment, effort how) noexcept {
   PINFOLD_ASSERT(length > 0 && std::has_single_bit(alignment), "the caller rounds the length and the alignment");
   constexpr int few = 8;
-  int looked = 0;
+  int examined = 0;
   const unsigned least = how == effort::sure ? sure_class(length, alignment) : class_of(length);
   for (unsigned in = filled_.first_from(least); in < class_count; in = filled_.first_from(in + 1)) {
     for (std::uint32_t block = first_[in]; block != nowhere; block = granules_[block].next) {
@@ -82,7 +82,7 @@ std::optional<std::uint32_t> block_map::take(std::uint32_t length, std::uint32_t
         carve(block, at, length);
         return at;
       }
-      if (how != effort::all && ++looked == few) return std::nullopt;
+      if (how != effort::all && ++examined == few) return std::nullopt;
     }
   }
   return std::nullopt;

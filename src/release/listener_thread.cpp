@@ -14,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_every = 1000ms;    // the program may close descriptors just before a poll
-constexpr auto progress_every = 10ms;  // while leases keep what an exporter wants back
+constexpr auto poll_interval = 1000ms;  // the program may close descriptors just before a poll
+constexpr auto progress_every = 10ms;   // while leases keep requested memory
 constexpr auto retry_after = 50ms;
 constexpr auto reader_takes = 1ms;
 constexpr int requests_a_round = 64;  // so that no exporter delays another for long
@@ -132,7 +132,7 @@ void release_listener::state::invalidate_ended() noexcept {
 }
 
 void release_listener::state::wait(std::vector<pollfd>& watched) noexcept {
-  auto timeout = look_every;
+  auto timeout = poll_interval;
   watched.clear();
   try {
     const std::scoped_lock guard(mutex);

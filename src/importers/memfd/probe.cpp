@@ -56,19 +56,19 @@ struct verdict {
 
 [[noreturn]] void run_child(memfd_via via, const memfd_handle& handle, int pipe_end) noexcept {
   const auto tried = import_once(via, handle);
-  const verdict said{tried.has_value(), tried ? error{} : tried.error()};
-  const bool sent = ::write(pipe_end, &said, sizeof said) == sizeof said;
+  const verdict outcome{tried.has_value(), tried ? error{} : tried.error()};
+  const bool sent = ::write(pipe_end, &outcome, sizeof outcome) == sizeof outcome;
   ::_exit(sent ? 0 : 1);
 }
 
 result<void> read_verdict(const os::file& pipe_end) noexcept {
-  verdict said{};
+  verdict outcome{};
   if (!os::readable_within(pipe_end, child_timeout))
     return fail(errc::timed_out, "the probe's child process did not answer");
-  if (::read(pipe_end.number(), &said, sizeof said) != sizeof said) {
+  if (::read(pipe_end.number(), &outcome, sizeof outcome) != sizeof outcome) {
     return fail(errc::driver_error, "the probe's child process ended without an answer");
   }
-  return said.works ? result<void>{} : tl::unexpected(said.failure);
+  return outcome.works ? result<void>{} : tl::unexpected(outcome.failure);
 }
 
 result<void> try_in_child(memfd_via via, const memfd_handle& handle) noexcept {

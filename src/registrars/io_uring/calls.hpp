@@ -26,21 +26,21 @@ inline int change(const ::io_uring& ring, unsigned what, const void* argument, u
 
 /// Makes a table of `slots` empty slots.
 inline int make_table(const ::io_uring& ring, unsigned slots) noexcept {
-  io_uring_rsrc_register asked{};
-  asked.nr = slots;
-  asked.flags = IORING_RSRC_REGISTER_SPARSE;
-  return change(ring, IORING_REGISTER_BUFFERS2, &asked, sizeof asked);
+  io_uring_rsrc_register argument{};
+  argument.nr = slots;
+  argument.flags = IORING_RSRC_REGISTER_SPARSE;
+  return change(ring, IORING_REGISTER_BUFFERS2, &argument, sizeof argument);
 }
 
 inline int drop_table(const ::io_uring& ring) noexcept { return change(ring, IORING_UNREGISTER_BUFFERS, nullptr, 0); }
 
 /// Puts buffers into the slots from `first` on. Returns how many were changed.
 inline int change_slots(const ::io_uring& ring, unsigned first, std::span<const iovec> to) noexcept {
-  io_uring_rsrc_update2 asked{};
-  asked.offset = first;
-  asked.data = reinterpret_cast<std::uintptr_t>(to.data());
-  asked.nr = static_cast<unsigned>(to.size());
-  return change(ring, IORING_REGISTER_BUFFERS_UPDATE, &asked, sizeof asked);
+  io_uring_rsrc_update2 argument{};
+  argument.offset = first;
+  argument.data = reinterpret_cast<std::uintptr_t>(to.data());
+  argument.nr = static_cast<unsigned>(to.size());
+  return change(ring, IORING_REGISTER_BUFFERS_UPDATE, &argument, sizeof argument);
 }
 
 }  // namespace pinfold::uring

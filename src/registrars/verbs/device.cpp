@@ -13,7 +13,7 @@ namespace pinfold {
 namespace {
 
 // Older providers support the older query only. Returns 0, or an errno value.
-int ask(::ibv_context* context, ibv_device_attr_ex& answer) noexcept {
+int query_device(::ibv_context* context, ibv_device_attr_ex& answer) noexcept {
   const int refused = ::ibv_query_device_ex(context, nullptr, &answer);
   if (refused != EOPNOTSUPP && refused != ENOSYS) return refused;
   answer = {};
@@ -24,14 +24,14 @@ int ask(::ibv_context* context, ibv_device_attr_ex& answer) noexcept {
 
 bool verbs::is_gone(::ibv_context* context) noexcept {
   ibv_device_attr_ex unused{};
-  const int refused = ask(context, unused);
+  const int refused = query_device(context, unused);
   return refused == EIO || refused == ENODEV;
 }
 
 result<verbs_capabilities> verbs_capabilities_of(::ibv_context* context) noexcept {
   if (context == nullptr) return fail(errc::invalid_argument, "the device context must not be null");
   ibv_device_attr_ex answer{};
-  if (const int refused = ask(context, answer); refused != 0)
+  if (const int refused = query_device(context, answer); refused != 0)
     return fail_errno(errc::driver_error, refused, "cannot query the limits of the device");
   const auto& basic = answer.orig_attr;
   const auto paging = answer.odp_caps.general_caps;
