@@ -139,7 +139,7 @@ struct alignas(64) range_leaf {
       word[i] = word[i + 1];
     }
     begin[count] = no_begin;
-    if (!ends_sorted) look_again();
+    if (!ends_sorted) recompute_ends_sorted();
   }
   /// Moves the last `some` slots of this leaf in front of those of `right`.
   void move_to(range_leaf& right, std::size_t some) noexcept {
@@ -174,13 +174,12 @@ struct alignas(64) range_leaf {
   static constexpr unsigned address_bits = 48;
   static constexpr std::uint64_t far_pages = 0xffff;  // or more
 
-  void look_again() noexcept { ends_sorted = are_ends_sorted(); }
-  /// Updates `ends_sorted` after slots were moved between this leaf and `right`: `taker` has them now from, or up to,
-  /// `at`.
+  void recompute_ends_sorted() noexcept { ends_sorted = are_ends_sorted(); }
+  /// Updates `ends_sorted` after slots moved between this leaf and `right`: `taker` now has them from, or up to, `at`.
   void update_ends_sorted(range_leaf& right, range_leaf& taker, std::size_t at) noexcept {
     if (!ends_sorted || !right.ends_sorted) {
-      look_again();
-      right.look_again();
+      recompute_ends_sorted();
+      right.recompute_ends_sorted();
     } else if (at > 0 && at < taker.count) {
       taker.ends_sorted = taker.page_after_slot(at - 1) <= taker.page_after_slot(at);
     }
@@ -243,7 +242,7 @@ struct alignas(64) range_inner {
     PINFOLD_ASSERT(at < count, "only a child in use reaches anywhere");
     if (max_end[at] == page) return false;
     max_end[at] = page;
-    look_beside(at);
+    check_neighbours(at);
     return true;
   }
 
@@ -271,7 +270,7 @@ struct alignas(64) range_inner {
     max_end[at] = its_max_end;
     child[at] = what;
     ++count;
-    look_beside(at);
+    check_neighbours(at);
   }
   void remove(std::size_t at) noexcept {
     PINFOLD_ASSERT(at < count, "only a child in use is removed");
@@ -282,7 +281,7 @@ struct alignas(64) range_inner {
     if (count == 0) return;
     std::copy(keys.data() + key + 1, keys.data() + count, keys.data() + key);
     keys[count - 1] = last_key;
-    if (!ends_sorted) look_again();
+    if (!ends_sorted) recompute_ends_sorted();
   }
   /// Moves the children from `at` on, of which there is at least one, to `fresh`. Returns the key between the two
   /// nodes.
@@ -296,8 +295,8 @@ struct alignas(64) range_inner {
     std::fill(keys.data() + at - 1, keys.data() + count - 1, last_key);
     std::fill(max_end.data() + at, max_end.data() + count, 0);
     count = static_cast<std::uint32_t>(at);
-    look_again();
-    fresh.look_again();
+    recompute_ends_sorted();
+    fresh.recompute_ends_sorted();
     return between;
   }
   /// Appends the children of `right`, which begin at `key`.
@@ -309,13 +308,13 @@ struct alignas(64) range_inner {
     std::copy_n(right.max_end.data(), right.count, max_end.data() + count);
     std::copy_n(right.child.data(), right.count, child.data() + count);
     count += right.count;
-    look_again();
+    recompute_ends_sorted();
   }
 
  private:
-  void look_again() noexcept { ends_sorted = are_ends_sorted(); }
-  void look_beside(std::size_t at) noexcept {
-    if (!ends_sorted) return look_again();
+  void recompute_ends_sorted() noexcept { ends_sorted = are_ends_sorted(); }
+  void check_neighbours(std::size_t at) noexcept {
+    if (!ends_sorted) return recompute_ends_sorted();
     ends_sorted = (at == 0 || max_end[at - 1] <= max_end[at]) && (at + 1 >= count || max_end[at] <= max_end[at + 1]);
   }
 };

@@ -11,7 +11,7 @@ namespace {
 
 using monitors::kind;
 
-hazard_report look_at(const monitors::probe& event, const invalidation::monitor_set& all) {
+hazard_report report_of(const monitors::probe& event, const invalidation::monitor_set& all) {
   monitors::sources seen = 0;
   hazard_report found{event.event, hazard_report::outcome::unknown_here, {}};
   found.what = static_cast<hazard_report::outcome>(event.run(all, seen));
@@ -33,7 +33,7 @@ monitors_report report_monitors() {
   }
   const invalidation::monitor_set all(std::move(members));
   for (const auto list : {monitors::system_calls(), monitors::allocator_habits()})
-    for (const auto& event : list) made.hazards.push_back(look_at(event, all));
+    for (const auto& event : list) made.hazards.push_back(report_of(event, all));
   made.automatic = monitors::choose(monitor_choice::automatic).text;
   return made;
 }

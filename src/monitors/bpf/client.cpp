@@ -62,9 +62,10 @@ result<bpf_subscription> bpf_subscribe_here() noexcept {
   auto slot = slots->reserve();
   if (!slot) return tl::unexpected(slot.error());
   bpf_accept(slot->secret);
-  const auto said = slots->answer(*slot);
-  if (!said) return tl::unexpected(said.error());
-  if (said->answer != pinfold_accepted) return fail(errc::unsupported, "the kernel programs do not see system calls");
+  const auto invitation = slots->answer(*slot);
+  if (!invitation) return tl::unexpected(invitation.error());
+  if (invitation->answer != pinfold_accepted)
+    return fail(errc::unsupported, "the kernel programs do not see system calls");
   return bpf_subscription{std::move(slot->ring), slot->first_generation, slots->take_links(), os::file()};
 }
 

@@ -32,13 +32,13 @@ struct closes_object {
 };
 using object = std::unique_ptr<bpf_object, closes_object>;
 
-int say_nothing(libbpf_print_level, const char*, va_list) { return 0; }
+int print_nothing(libbpf_print_level, const char*, va_list) { return 0; }
 
 /// Silences libbpf, which would print to stderr what the error code says. The print function belongs to the whole
 /// process.
 class silence {
  public:
-  silence() noexcept : before_(::libbpf_set_print(say_nothing)) {}
+  silence() noexcept : before_(::libbpf_set_print(print_nothing)) {}
   silence(const silence&) = delete;
   silence& operator=(const silence&) = delete;
   ~silence() { ::libbpf_set_print(before_); }

@@ -167,18 +167,18 @@ bool bpf_server::hear(client& from) {
   return heard && !from.served && hand_out(from);
 }
 
-int bpf_server::refusal(const client& asker, const pinfold_invitation& said) const {
-  if (said.answer == pinfold_second) return EEXIST;
-  if (said.answer != pinfold_accepted) return EPROTO;
+int bpf_server::refusal(const client& asker, const pinfold_invitation& invitation) const {
+  if (invitation.answer == pinfold_second) return EEXIST;
+  if (invitation.answer != pinfold_accepted) return EPROTO;
   static const bool comparable = in_first_namespace();
-  return comparable && said.process != static_cast<std::uint32_t>(asker.credentials.pid) ? EPERM : 0;
+  return comparable && invitation.process != static_cast<std::uint32_t>(asker.credentials.pid) ? EPERM : 0;
 }
 
 bool bpf_server::hand_out(client& to) {
   PINFOLD_ASSERT(slots_ != nullptr && !to.served, "a client gets its ring once, while the slots are there");
-  const auto said = slots_->answer(to.slot);
+  const auto invitation = slots_->answer(to.slot);
   bpf_message reply;
-  reply.refused = said ? refusal(to, *said) : said.error().native;
+  reply.refused = invitation ? refusal(to, *invitation) : invitation.error().native;
   if (reply.refused != 0) {
     static_cast<void>(bpf_send(to.socket.number(), reply));
     return false;

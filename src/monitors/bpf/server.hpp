@@ -88,7 +88,7 @@ class bpf_server {
   void hear_all();
   [[nodiscard]] bool hear(client& from);
   [[nodiscard]] bool hand_out(client& to);
-  [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& said) const;
+  [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& invitation) const;
   void accept_some();
   void accept(os::file socket);
   [[nodiscard]] int invite(client& asker);

@@ -58,7 +58,7 @@ class search {
     for (std::size_t done = 0; done < work_.size() && !found_.unknown; ++done) {
       if (done == most_steps) found_.unknown = true;
       const auto [at, which] = work_[done];
-      look_at(at, which);
+      examine(at, which);
     }
     return std::move(found_);
   }
@@ -66,7 +66,7 @@ class search {
  private:
   static constexpr std::size_t most_steps = 20'000;
 
-  void look_at(std::size_t index, general_register which) {
+  void examine(std::size_t index, general_register which) {
     const auto did = effect_on(which, code_.from(all_[index].at));
     switch (did.what) {
       case effect::kind::none: return before(index, which);

@@ -21,7 +21,9 @@ std::string hexadecimal(std::uintptr_t number) {
   return "0x" + std::string(digits.data(), end);
 }
 
-std::string said_of(const code_region& region, const char* what) { return std::string(region.name()) + ": " + what; }
+std::string description_of(const code_region& region, const char* what) {
+  return std::string(region.name()) + ": " + what;
+}
 
 bool is_hooked(const kernel_entry& entry, const known_code& known) {
   return entry.function != 0 &&
@@ -55,13 +57,13 @@ bool is_of_another_copy(std::uintptr_t candidate) {
 std::string danger_in_file(const code_region& region, const known_code& known) {
   entry_finder finder(region);
   const auto candidates = finder.candidates();
-  if (!candidates) return said_of(region, "the code cannot be read");
+  if (!candidates) return description_of(region, "the code cannot be read");
   for (const auto candidate : *candidates) {
     if (invalidation::is_own_code(candidate)) continue;
     const auto entry = finder.look_at(candidate);
     if (!entry || is_hooked(*entry, known)) continue;
     if (const auto* danger = danger_of(*entry, region, known); danger != nullptr && !is_of_another_copy(candidate))
-      return said_of(region, danger) + " by its own instruction at +" +
+      return description_of(region, danger) + " by its own instruction at +" +
              hexadecimal(candidate - finder.functions().base());
   }
   return {};
@@ -71,10 +73,10 @@ std::string danger_in_file(const code_region& region, const known_code& known) {
 // instruction.
 std::string danger_in_memory(const code_region& region) {
   const auto candidates = entry_finder(region).candidates();
-  if (!candidates) return said_of(region, "the code cannot be read");
+  if (!candidates) return description_of(region, "the code cannot be read");
   for (const auto candidate : *candidates)
     if (!invalidation::is_own_code(candidate))
-      return said_of(region, "code generated at run time enters the kernel at ") + hexadecimal(candidate);
+      return description_of(region, "code generated at run time enters the kernel at ") + hexadecimal(candidate);
   return {};
 }
 
@@ -82,10 +84,10 @@ std::string danger_in_memory(const code_region& region) {
 
 std::string danger_in(const code_region& region, const known_code& known) {
   if (region.is_of_the_kernel()) return {};
-  if (!region.readable) return said_of(region, "the code cannot be read");
-  if (region.writable) return said_of(region, "writable code at ") + hexadecimal(region.at.begin);
+  if (!region.readable) return description_of(region, "the code cannot be read");
+  if (region.writable) return description_of(region, "writable code at ") + hexadecimal(region.at.begin);
   if (region.is_of_a_file()) return danger_in_file(region, known);
-  if (!region.file.empty()) return said_of(region, "code that can be changed through another mapping");
+  if (!region.file.empty()) return description_of(region, "code that can be changed through another mapping");
   return danger_in_memory(region);
 }
 

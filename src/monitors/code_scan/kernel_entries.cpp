@@ -94,8 +94,8 @@ std::optional<kernel_entry> look_between_functions(const range& piece, std::uint
   const auto itself = decode(code.from(candidate));
   if (!itself || itself->enters == entry_by::nothing) return std::nullopt;
   const auto number = number_right_before(candidate);
-  const bool goes_on = itself->end() >= code.end() || decode(code.from(itself->end()));
-  if (!number && !goes_on) return std::nullopt;
+  const bool continues = itself->end() >= code.end() || decode(code.from(itself->end()));
+  if (!number && !continues) return std::nullopt;
   if (!number && !may_be_reached(code, candidate)) return std::nullopt;
   if (number && itself->enters == entry_by::syscall) return kernel_entry{candidate, 0, {{*number}, false}};
   return of_any_number(candidate);

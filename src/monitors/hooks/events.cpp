@@ -123,7 +123,7 @@ bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != 
   if ((protection & PROT_EXEC) != 0) new_code(invalidation::code_events.mapped);
 }
 
-[[gnu::always_inline]] inline void protected_anew(int protection) noexcept {
+[[gnu::always_inline]] inline void after_protection_change(int protection) noexcept {
   if ((protection & PROT_EXEC) != 0) new_code(invalidation::code_events.changed);
 }
 
@@ -165,7 +165,7 @@ code_lock* lock_for(address at, std::size_t bytes) noexcept {
 
 [[gnu::always_inline]] inline void after_mprotect(address at, std::size_t bytes, int protection, bool done) noexcept {
   if (!done && (protection & PROT_WRITE) != 0) guard::protect(ranges::pages(at, bytes), false);
-  protected_anew(protection);
+  after_protection_change(protection);
 }
 
 [[gnu::noinline]] void code_is_mapped(int file) noexcept {

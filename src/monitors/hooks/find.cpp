@@ -98,7 +98,7 @@ result<found_functions> find_functions_of(const loaded_image& libc) noexcept {
 
 namespace {
 
-result<found_functions> find_anew() noexcept {
+result<found_functions> find_again() noexcept {
   const auto libc = libc_here();
   if (!libc) return fail(errc::unsupported, "this process has no shared glibc");
   auto all = find_functions_of(libc);
@@ -122,7 +122,7 @@ found_functions noted_functions;
 
 result<found_functions> find_functions() noexcept {
   if (noted.load(std::memory_order_acquire) == note::there) return noted_functions;
-  const auto found = find_anew();
+  const auto found = find_again();
   note none = note::none;
   if (found && noted.compare_exchange_strong(none, note::being_written, std::memory_order_seq_cst)) {
     noted_functions = *found;

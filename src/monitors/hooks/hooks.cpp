@@ -31,7 +31,7 @@ std::atomic<life*> the_life{nullptr};
 /// The hooked copies of libc. They only grow, when another copy is loaded. Guarded by the lock. A child of fork(2) may
 /// find the entry behind `count` half written, and starts from `count`.
 libc_copies hooked;
-std::atomic<std::uint64_t> code_looked_at{0};
+std::atomic<std::uint64_t> code_scanned{0};
 
 // Calls through a copy that was not hooked were not seen, so a new copy invalidates everything.
 void add_copies(const libc_copies& found, invalidation::event_log& event_log) noexcept {
@@ -72,8 +72,8 @@ class hooks final : public invalidation::monitor {
 
   [[nodiscard]] const char* name() const noexcept override { return "hooks"; }
   [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override {
-    if (events::code_mapped() != code_looked_at.load(std::memory_order_seq_cst) || !sees_loading_)
-      if (auto looked = look_for_copies(); !looked) return looked;
+    if (events::code_mapped() != code_scanned.load(std::memory_order_seq_cst) || !sees_loading_)
+      if (auto looked = hook_new_copies(); !looked) return looked;
     return works() ? result<void>{} : regain();
   }
   [[nodiscard]] bool works() const noexcept override { return guard::intact() && !guard::writable(); }
@@ -87,11 +87,11 @@ class hooks final : public invalidation::monitor {
 
  private:
   // Called without the lock, because it takes the dynamic linker's lock.
-  result<void> look_for_copies() noexcept {
+  result<void> hook_new_copies() noexcept {
     if (event_log_.process() != process_) return fail(errc::closed, "the hooks belong to the parent process");
     const auto times = events::code_mapped();
     PINFOLD_ASSERT(counted_ && the_life.load(std::memory_order_relaxed) != nullptr,
-                   "a monitor looks for copies once it has joined");
+                   "a monitor hooks new copies once it has joined");
     libc_copies known;
     {
       const std::lock_guard locked(the_life.load(std::memory_order_seq_cst)->mutex);
@@ -105,7 +105,7 @@ class hooks final : public invalidation::monitor {
     if (!jumps::lead_to_us(hooked.found()))
       if (auto done = jumps::install(hooked.found(), alone, the_life.load(std::memory_order_seq_cst)->code); !done)
         return done;
-    code_looked_at.store(times, std::memory_order_seq_cst);
+    code_scanned.store(times, std::memory_order_seq_cst);
     return {};
   }
 

@@ -50,15 +50,15 @@ range page_at(std::uint64_t address) noexcept {
   return between(address & ~(bytes - 1), bytes);
 }
 
-event meaning_of(const uffd_msg& said) noexcept {
-  switch (said.event) {
+event meaning_of(const uffd_msg& message) noexcept {
+  switch (message.event) {
     case UFFD_EVENT_UNMAP:
     case UFFD_EVENT_REMOVE:
-      return {.gone = between(said.arg.remove.start, said.arg.remove.end - said.arg.remove.start)};
+      return {.gone = between(message.arg.remove.start, message.arg.remove.end - message.arg.remove.start)};
     case UFFD_EVENT_REMAP:
-      return {.gone = between(said.arg.remap.from, said.arg.remap.len),
-              .replaced = between(said.arg.remap.to, said.arg.remap.len)};
-    case UFFD_EVENT_PAGEFAULT: return {.awaited = page_at(said.arg.pagefault.address)};
+      return {.gone = between(message.arg.remap.from, message.arg.remap.len),
+              .replaced = between(message.arg.remap.to, message.arg.remap.len)};
+    case UFFD_EVENT_PAGEFAULT: return {.awaited = page_at(message.arg.pagefault.address)};
     default: return {.gone = {0, UINTPTR_MAX}};  // no other event was requested
   }
 }
@@ -130,8 +130,8 @@ int open_anyhow() noexcept {
 result<descriptor> open() noexcept {
   auto opened = descriptor::of(open_anyhow());
   if (opened.number < 0) return open_refused(errno);
-  uffdio_api asked{.api = UFFD_API, .features = wanted, .ioctls = 0};
-  if (::ioctl(opened.number, UFFDIO_API, &asked) == 0) return opened;
+  uffdio_api argument{.api = UFFD_API, .features = wanted, .ioctls = 0};
+  if (::ioctl(opened.number, UFFDIO_API, &argument) == 0) return opened;
   const int native = errno;
   opened.close();
   return open_refused(native);
@@ -148,9 +148,9 @@ int poll_events(int uffd) noexcept {
 }
 
 event read_event(int uffd) noexcept {
-  uffd_msg said;
-  const auto bytes = ::syscall(SYS_read, uffd, &said, sizeof said);
-  return bytes < 0 ? event{.native = errno} : meaning_of(said);
+  uffd_msg message;
+  const auto bytes = ::syscall(SYS_read, uffd, &message, sizeof message);
+  return bytes < 0 ? event{.native = errno} : meaning_of(message);
 }
 
 void let_go_on(int uffd, const range& pages) noexcept {
@@ -164,15 +164,15 @@ void let_go_on(int uffd, const range& pages) noexcept {
 
 int start_watching(int uffd, const range& pages) noexcept {
   PINFOLD_ASSERT(pages.begin < pages.end, "there are pages to watch");
-  uffdio_register asked{
+  uffdio_register argument{
       .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
-  return ::ioctl(uffd, UFFDIO_REGISTER, &asked) == 0 ? 0 : errno;
+  return ::ioctl(uffd, UFFDIO_REGISTER, &argument) == 0 ? 0 : errno;
 }
 
 int stop_watching(int uffd, const range& pages) noexcept {
   PINFOLD_ASSERT(pages.begin < pages.end, "there are pages that leave the watch");
-  uffdio_range asked{.start = pages.begin, .len = pages.size()};
-  return ::ioctl(uffd, UFFDIO_UNREGISTER, &asked) == 0 ? 0 : errno;
+  uffdio_range argument{.start = pages.begin, .len = pages.size()};
+  return ::ioctl(uffd, UFFDIO_UNREGISTER, &argument) == 0 ? 0 : errno;
 }
 
 // Makes an invalid request. The kernel checks for events in flight before it checks the request.

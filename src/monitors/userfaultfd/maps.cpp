@@ -19,12 +19,12 @@ namespace {
 constexpr std::uint64_t or_next = 0x10;
 
 int ask(const descriptor& maps, std::uintptr_t address, std::uint64_t flags, range& found) noexcept {
-  os::procmap_query asked{};
-  asked.size = sizeof asked;
-  asked.query_flags = flags;
-  asked.query_addr = address;
-  if (::ioctl(maps.number, os::procmap_query_request, &asked) != 0) return errno;
-  found = {static_cast<std::uintptr_t>(asked.vma_start), static_cast<std::uintptr_t>(asked.vma_end)};
+  os::procmap_query query{};
+  query.size = sizeof query;
+  query.query_flags = flags;
+  query.query_addr = address;
+  if (::ioctl(maps.number, os::procmap_query_request, &query) != 0) return errno;
+  found = {static_cast<std::uintptr_t>(query.vma_start), static_cast<std::uintptr_t>(query.vma_end)};
   return 0;
 }
 
@@ -52,16 +52,16 @@ constexpr std::uint64_t present = 1U << 3U;
 bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept {
   if (pagemap.number < 0) return true;
   std::array<std::uint64_t, 3> page{};
-  pagemap_scan asked{};
-  asked.size = sizeof asked;
-  asked.flags = check_wpasync;
-  asked.start = address;
-  asked.end = address + os::page_bytes();
-  asked.vec = reinterpret_cast<std::uintptr_t>(page.data());
-  asked.vec_len = 1;
-  asked.category_mask = present;
-  asked.return_mask = present;
-  return ::ioctl(pagemap.number, scan_request, &asked) >= 0;
+  pagemap_scan query{};
+  query.size = sizeof query;
+  query.flags = check_wpasync;
+  query.start = address;
+  query.end = address + os::page_bytes();
+  query.vec = reinterpret_cast<std::uintptr_t>(page.data());
+  query.vec_len = 1;
+  query.category_mask = present;
+  query.return_mask = present;
+  return ::ioctl(pagemap.number, scan_request, &query) >= 0;
 }
 
 }  // namespace
