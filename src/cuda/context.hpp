@@ -49,16 +49,16 @@ class primary_context {
   [[nodiscard]] bool inherited() const noexcept;
 
   /// Returns the number of the context's present life: it changes when the device is reset, or when all holders release
-  /// the context and it is made again. 0 when it has no life now, and when the driver does not tell (before CUDA 12, or
-  /// when it fails).
+  /// the context and it is made again. 0 if it has no life now, or if the driver does not report it (before CUDA 12, or
+  /// on a failure).
   [[nodiscard]] std::uint64_t life() const noexcept;
 
-  /// Whether the driver reports another life, or none: then everything opened in the given life is gone. False if the
-  /// driver fails or does not tell.
+  /// Whether the driver reports another life, or none: everything opened in the given life is then gone. False if the
+  /// driver fails or does not report it.
   [[nodiscard]] bool is_over(std::uint64_t life) const noexcept;
 
-  /// Makes the context current, calls `work`, which returns a `status`, and restores the previous context. A failure to
-  /// do so is returned unless `work` itself failed.
+  /// Makes the context current, calls `work`, which returns a `status`, and restores the previous context. Returns a
+  /// failure to do so unless `work` itself failed.
   template <class Work>
   [[nodiscard]] status with(Work&& work) const {
     const relaxed_capture relaxed(calls_);
@@ -107,7 +107,7 @@ class device_context {
   /// Returns the context that `get` retained; null before that, and in a forked child.
   [[nodiscard]] const primary_context* retained() const noexcept;
 
-  /// Returns the same context, for holders that outlive this object.
+  /// Returns the context of `get`, for holders that outlive this object.
   [[nodiscard]] std::shared_ptr<const primary_context> shared() const noexcept;
 
  private:

@@ -65,8 +65,8 @@ struct loaded {
   }
 };
 
-// Returns null in the child of a process that had begun to load the driver: the loading thread is not in the child, and
-// a loaded driver does not work there.
+// Returns null in the child of a process that had begun to load the driver: the child does not have the loading thread,
+// and a loaded driver does not work there.
 const loaded* library() noexcept {
   static constinit std::atomic<std::uint64_t> process{0};
   const auto here = os::this_process();

@@ -12,11 +12,11 @@
 namespace pinfold::cuda {
 
 /// Returns the initialised driver, which the first call loads for the life of the process. PINFOLD_CUDA_LIBRARY names
-/// another library than libcuda.so.1. Thread-safe. `unsupported` when there is no usable driver, and then for ever;
+/// another library than libcuda.so.1. Thread-safe. `unsupported` if there is no usable driver, then for ever;
 /// `driver_text` has the dynamic linker's message.
 [[nodiscard]] result<const driver_table*> driver() noexcept;
 
-/// Returns the driver's version, or why there is none. Allocates.
+/// Returns the driver's version, or why there is no driver. Allocates.
 [[nodiscard]] std::string driver_text();
 
 /// Returns the code for a refusal, or `otherwise` for a refusal without a code of its own.
@@ -57,7 +57,7 @@ namespace pinfold::cuda {
   return fail_cuda(answer, message, otherwise);
 }
 
-/// Whether the context and everything in it is gone, so that nothing is left to close.
+/// Whether the context and all its contents are gone, so that nothing is left to close.
 [[nodiscard]] constexpr bool context_gone(status answer) noexcept {
   return answer == status::context_is_destroyed || answer == status::deinitialized;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Objects of which a process has one, as the driver has.
+/// Objects of which a process has one, as it has one driver.
 #pragma once
 
 namespace pinfold::cuda {

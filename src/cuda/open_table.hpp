@@ -21,7 +21,7 @@ namespace pinfold::cuda {
 
 /// Opens each item once, and closes it when its last hold is given back. Thread-safe: the table calls the driver
 /// without the lock, and a thread that needs an item that another thread is opening or closing waits for that item
-/// alone.
+/// only.
 template <class Key, class Item>
 class open_table {
  public:
@@ -29,22 +29,23 @@ class open_table {
     Item item{};
     std::size_t holds = 0;  ///< 0: its owner is gone, and the driver refused to close it
     bool busy = true;       ///< a thread is opening or closing it
-    bool outdated = false;  ///< what it was opened for is gone, or its close was refused
+    bool outdated = false;  ///< the memory that it was opened for is gone, or its close was refused
   };
   using entries = std::map<Key, entry>;
   using place = typename entries::iterator;
 
   /// Takes a new hold for `owner` and returns its number, which no other hold ever gets.
   ///
-  /// `find(entries&)` returns the place of an item in the way of a new one, or the end. Once that item is open,
-  /// `fits(place)` returns an error, or success to share it. One that does not fit, and has no hold, is closed by
-  /// `close(const Key&, Item&)`; before it opens, the call tries the same with all items that have no hold.
-  /// `open(std::optional<Item>& left)` returns a new item; one that it must not return, and that the driver refuses to
+  /// `find(entries&)` returns the place of an item that conflicts with a new one, or the end. Once that item is open,
+  /// `fits(place)` returns an error, or success to share it. An item that does not fit, and has no hold, is closed by
+  /// `close(const Key&, Item&)`; before the call opens an item, it tries to close all other items without a hold.
+  /// `open(std::optional<Item>& left)` returns a new item; if it must not return the item and the driver refuses to
+  /// close it, `open` moves it to `left`. `use(place)` gets the item.
   /// close, it leaves there. `use(place)` gets the item.
   template <class Find, class Fits, class Open, class Use, class Close>
   [[nodiscard]] result<std::uint64_t> take(const void* owner, const Key& key, Find&& find, Fits&& fits, Open&& open,
                                            Use&& use, Close&& close) noexcept try {
-    entries made;  // allocated before anything can be half done
+    entries made;  // allocated before any step that would have to be undone
     const place fresh = made.try_emplace(key).first;
     std::unique_lock guard(mutex_);
     for (place there = find(entries_); there != entries_.end(); there = find(entries_)) {
@@ -87,7 +88,7 @@ class open_table {
     return fail_errno(errc::out_of_resources, ENOMEM, "no memory for pinfold's own records");
   }
 
-  /// Gives one hold back; the last calls `close(const Key&, Item&)`. `invalid_argument` when this number is not held. A
+  /// Gives one hold back; the last calls `close(const Key&, Item&)`. `invalid_argument` if this number is not held. A
   /// failed close changes nothing.
   template <class Close>
   [[nodiscard]] result<void> give_back(std::uint64_t number, Close&& close) noexcept {
@@ -106,7 +107,7 @@ class open_table {
     return closed;
   }
 
-  /// Notes that what this hold's item was opened for is gone. Calls nothing. Does nothing when this number is not held.
+  /// Records that the memory of this hold's item is gone. Makes no call. Does nothing if this number is not held.
   void outdate(std::uint64_t number) noexcept {
     const std::scoped_lock guard(mutex_);
     const auto found = holders_.find(number);
@@ -176,7 +177,7 @@ class open_table {
 
   static constexpr std::chrono::milliseconds now_and_then{100};
 
-  /// Tries to close what has no hold, unless the driver has refused that less than `pause` ago.
+  /// Tries to close items without a hold, unless the driver has refused that less than `pause` ago.
   template <class Close>
   void close_unheld(Close&& close, std::chrono::milliseconds pause) noexcept {
     std::unique_lock guard(mutex_);
@@ -188,7 +189,7 @@ class open_table {
         ++next;
         continue;
       }
-      const Key key = next->first;  // the mutex is free meanwhile
+      const Key key = next->first;  // the mutex is unlocked meanwhile
       if (!close_item(guard, next, close)) refused_at_ = now;
       next = entries_.upper_bound(key);
     }
@@ -199,7 +200,7 @@ class open_table {
   entries entries_;
   std::map<std::uint64_t, holder> holders_;
   std::uint64_t last_number_ = 0;
-  bool any_unheld_ = false;                             ///< whether an item may have no hold
+  bool any_unheld_ = false;                             ///< whether some item may have no hold
   std::chrono::steady_clock::time_point refused_at_{};  ///< when the driver last refused to close such an item
 };
 

@@ -13,12 +13,12 @@ constexpr auto unknown = "CUDA does not know this memory";
 void narrow_down(const driver_table& calls, device_pointer pointer, memory_facts& facts) noexcept {
   device_pointer base = 0;
   std::size_t size = 0;
-  if (calls.mem_get_address_range(&base, &size, pointer) != status::success) return;  // it may need a context
+  if (calls.mem_get_address_range(&base, &size, pointer) != status::success) return;  // the call may need a context
   facts.base = base;
   facts.size = size;
 }
 
-/// Asks for all attributes at once, or one by one where the driver accepts some of them only so.
+/// Queries all attributes at once, or one by one if the driver accepts some of them only that way.
 template <std::size_t N>
 status query_attributes(const driver_table& calls, device_pointer pointer, std::array<pointer_attribute, N>& wanted,
                         std::array<void*, N>& values) noexcept {

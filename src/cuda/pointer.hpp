@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Asks the driver about a pointer.
+/// Queries the driver about a pointer.
 #pragma once
 
 #include "cuda/driver.hpp"
@@ -35,10 +35,10 @@ struct segment_facts {
   friend bool operator==(const segment_facts&, const segment_facts&) noexcept = default;
 };
 
-/// Returns the facts of the memory; `invalid_argument` when CUDA does not know it.
+/// Returns the facts of the memory; `invalid_argument` if CUDA does not know it.
 [[nodiscard]] result<memory_facts> facts_of(const driver_table& calls, device_pointer pointer) noexcept;
 
-/// Returns the segment that contains the pointer; `invalid_range` when none is mapped there.
+/// Returns the segment that contains the pointer; `invalid_range` if none is mapped there.
 [[nodiscard]] result<segment_facts> segment_at(const driver_table& calls, device_pointer pointer) noexcept;
 
 }  // namespace pinfold::cuda

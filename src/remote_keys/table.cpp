@@ -23,7 +23,7 @@ using word = std::atomic_ref<std::uint64_t>;
 
 constexpr bool is_issued(std::uint64_t generation) noexcept { return generation % 2 == 1; }
 
-// Even: no token is out. Without random numbers the time makes a good enough difference to an earlier process.
+// Even: no token is issued. Without random numbers the time distinguishes it well enough from an earlier process.
 std::uint64_t first_generation() noexcept {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof number))
@@ -37,7 +37,7 @@ std::uint64_t load(const std::uint64_t& from) noexcept {
 
 }  // namespace
 
-// The words are all that there is to guard, each by itself: a thread issues or withdraws by one compare-and-exchange.
+// Needs no lock: each word stands for itself, and a thread issues or withdraws by one compare-and-exchange.
 struct remote_key_table::state {
   state() = default;
   state(const state&) = delete;
@@ -104,7 +104,7 @@ result<remote_key_token> remote_key_table::issue(std::uint64_t address, std::uin
   for (std::uint64_t i = 0; i < slots; ++i) {
     const auto slot = static_cast<std::uint32_t>((first + i) % slots);
     std::uint64_t now = load(state_->words[slot]);
-    // A reader that sees the token has it from the caller, after this.
+    // A reader that sees the token got it from the caller, after this.
     if (!is_issued(now) && word(state_->words[slot]).compare_exchange_strong(now, now + 1, std::memory_order_acq_rel))
       return remote_key_token{address, length, key, now + 1, slot};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sizes and durations as people write them.
+// Sizes and durations in the form in which people write them.
 #include <pinfold/settings.hpp>
 
 #include <array>
@@ -27,7 +27,7 @@ struct quantity {
 
 bool is_digit(char one) noexcept { return one >= '0' && one <= '9'; }
 
-// Returns the digits after a point; nothing when there are none. Leaves the rest behind them.
+// Returns the digits after a point; nothing if there are none. Leaves the text after them in `rest`.
 std::optional<double> read_fraction(std::string_view& rest) noexcept {
   double value = 0;
   double place = 1;

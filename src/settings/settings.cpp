@@ -20,10 +20,10 @@ namespace {
 using outcome = tl::expected<cache_options, settings_error>;
 
 constexpr std::string_view prefix = "PINFOLD_";
-constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs' own, never the library's
+constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // for the test programs, never for the library
 constexpr const char* config_name = "PINFOLD_CONFIG";
 
-/// Variables that are not options of a cache, and are read elsewhere.
+/// Variables that are not options of a cache, and that other code reads.
 constexpr std::array<std::string_view, 9> others{
     config_name,
     "PINFOLD_TRACE",         // by every cache
@@ -56,7 +56,7 @@ tl::unexpected<settings_error> refused(error cause, std::string where) {
   return tl::unexpected<settings_error>(settings_error{cause, std::move(where)});
 }
 
-// Returns the assignment, with the file of the account that it names, as errors of accounts are of their files.
+// Returns the assignment, with the path of the account's file that it names: an error of an account is one of its file.
 std::string with_file(std::string_view line) {
   const auto equals = line.find('=');
   if (trim(line.substr(0, equals)) != "PINFOLD_NODE_BUDGET" || equals == std::string_view::npos)
@@ -133,6 +133,8 @@ outcome options_from_text(std::string_view text, std::string_view origin, cache_
   return base;
 }
 
+// A program that has more rights than its caller obeys no variable of the caller: the text of a refused line would show
+// a file that only the program may read.
 outcome options_from_environment(cache_options base) {
   if (::getauxval(AT_SECURE) != 0) return base;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): as with any reader of the environment, no thread may change it meanwhile

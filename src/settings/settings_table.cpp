@@ -77,7 +77,7 @@ result<void> read(std::string_view text, merge_policy& into) noexcept {
 }
 
 result<void> read(std::string_view text, monitor_choice& into) noexcept {
-  auto chosen = monitor_choice::automatic;  // which stands for itself, and is not joined with others
+  auto chosen = monitor_choice::automatic;  // stands alone, and is not combined with others
   for (std::size_t begin = 0; text != automatic_word && begin <= text.size();) {
     const auto end = std::min(text.find('+', begin), text.size());
     monitor_choice one{};

@@ -53,7 +53,7 @@ error refusal(status answer) noexcept {
 result<void> unmake(const piece& gone, const registered& as) noexcept {
   if (is_gone(as)) return {};
   const auto& calls = as.in->calls();
-  auto undone = status::unknown;  // kept apart: if only restoring the context fails, the memory is unregistered
+  auto undone = status::unknown;  // separate: if only restoring the context fails, the memory is unregistered
   const auto answer =
       as.in->with([&] { return undone = calls.mem_host_unregister(reinterpret_cast<void*>(gone.begin)); });
   if (undone == status::success || cuda::context_gone(answer)) return {};
@@ -78,7 +78,8 @@ result<registered> make(std::shared_ptr<const primary_context> with, const piece
   return tl::unexpected(refusal(answer));
 }
 
-/// Returns where the device sees memory that the application has registered or allocated by the driver; 0: it has not.
+/// Returns the device's address of memory that the application has registered, or allocated by the driver; 0 if
+/// neither.
 cuda::device_pointer address_of_others(const primary_context& in, const piece& wanted) noexcept {
   const auto& calls = in.calls();
   const auto there = cuda::facts_of(calls, wanted.begin);

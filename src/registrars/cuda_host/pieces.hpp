@@ -2,9 +2,9 @@
 /// \file
 /// The memory that this process has registered with the CUDA driver through pinfold. Pieces never overlap.
 ///
-/// A piece whose memory is gone must not serve another request. The caches tell of what they know
-/// (`open_table::outdate`), and the table itself reads the event log before it shares a piece: a cache that holds a
-/// piece and makes no request reads nothing.
+/// A piece whose memory is gone must not serve another request. The caches report gone memory (`open_table::outdate`),
+/// and the table itself reads the event log before it shares a piece: a cache that holds a piece and makes no request
+/// reads no events.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -26,7 +26,7 @@ struct piece {
   friend bool operator<(const piece& left, const piece& right) noexcept { return left.begin < right.begin; }
 };
 
-/// A registration of the driver. It keeps the context that made it: a registrar that shares it may use another device.
+/// A registration of the driver. Keeps the context that made it: a registrar that shares it may use another device.
 struct registered {
   cuda::device_pointer at = 0;
   std::shared_ptr<const cuda::primary_context> in{};
@@ -35,7 +35,7 @@ struct registered {
 
 class piece_table : public cuda::open_table<piece, registered> {
  public:
-  /// Returns the first piece that overlaps the wanted one, or the end. Every event from before the call is marked.
+  /// Returns the first piece that overlaps the wanted one, or the end, after applying every event from before the call.
   /// Requires the table's mutex, which `take` holds when it calls this.
   [[nodiscard]] place first_in_the_way(entries& in, const piece& wanted) noexcept {
     if (const auto* const log = invalidation::event_log::if_there(); log != nullptr) read(*log, in);
@@ -50,7 +50,6 @@ class piece_table : public cuda::open_table<piece, registered> {
   std::uint64_t cursor_ = 0;
 };
 
-/// Returns the process's table.
 inline piece_table& all_pieces() noexcept { return cuda::only<piece_table>(); }
 
 }  // namespace pinfold::cuda_host

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The calls that change a ring's table of buffers. They use libc and not liburing, which enters the kernel by
-/// instructions of its own, past the hooks, and must not come into every process with this library.
+/// instructions of its own, past the hooks, and must not be loaded into every process with this library.
 #pragma once
 
 #include <cerrno>
@@ -14,7 +14,7 @@
 
 namespace pinfold::uring {
 
-/// Calls io_uring_register(2). Returns a negative errno when it fails.
+/// Calls io_uring_register(2). Returns a negative errno on failure.
 inline int change(const ::io_uring& ring, unsigned what, const void* argument, unsigned count) noexcept {
   constexpr unsigned by_registered_number = 1U << 31U;  // Linux 6.3: for a ring whose descriptor was closed
   const bool closed = ring.ring_fd < 0;

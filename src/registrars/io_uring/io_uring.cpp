@@ -59,7 +59,7 @@ error refused_table(int native) noexcept {
 
 tl::unexpected<error> ring_moved_away() noexcept { return fail(errc::closed, "this registrar was moved from"); }
 
-/// Ranges to register together, and where their results go.
+/// Ranges to register together, and the places of their results.
 struct wave {
   std::array<iovec, most_at_once> memory;
   std::array<result<io_uring_registrar::registration_type>*, most_at_once> made;
@@ -77,7 +77,7 @@ struct io_uring_registrar::state {
   state(::io_uring* of, unsigned size) : ring(of), slots(size) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
-  // A child of fork(2) has the parent's ring: unregistering would take the parent's buffers away (R37).
+  // A child of fork(2) shares the parent's ring: unregistering would remove the parent's buffers (R37).
   ~state() {
     if (os::this_process() == process) static_cast<void>(uring::drop_table(*ring));
   }
@@ -104,7 +104,7 @@ struct io_uring_registrar::state {
     for (unsigned i = 0; i < good; ++i) *all.made[done + i] = registration_type{run.first + i};
     slots.commit(run, good);
     if (good > 0) return good;
-    // The kernel stops at the first range that it refuses, and gives the reason only if that range is the first of a
+    // The kernel stops at the first range that it refuses, and returns the reason only if that range is the first of a
     // call.
     *all.made[done] = tl::unexpected(as_error(-changed));
     return 1;

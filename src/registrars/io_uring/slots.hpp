@@ -34,7 +34,7 @@ class slot_set {
     for (unsigned i = 0; i < all.count; ++i) words_[(all.first + i) / 64] &= ~bit(all.first + i);
   }
 
-  /// Returns the first slot from `from` on that is in the set (`inside`) or not in it; `size()` when there is none.
+  /// Returns the first slot from `from` on that is in the set (`inside`) or not in it; `size()` if there is none.
   [[nodiscard]] unsigned next(unsigned from, bool inside) const noexcept {
     std::uint64_t mask = ~std::uint64_t{0} << from % 64;
     for (std::size_t at = from / 64; at < words_.size(); ++at, mask = ~std::uint64_t{0}) {
@@ -53,14 +53,14 @@ class slot_set {
 };
 
 /// Hands out runs of consecutive slots, because one system call can fill such a run. Starts each search behind the last
-/// run, so that a slot rests as long as possible before it is used again. Thread-safe.
+/// run, so that a slot rests as long as possible before it is reused. Thread-safe.
 class slot_table {
  public:
   explicit slot_table(unsigned slots) : free_(slots), used_(slots), left_(slots), longest_(slots) {
     free_.insert({0, slots});
   }
 
-  /// Takes the first run of `most` slots, else the longest. Returns an empty run when the table is full.
+  /// Takes the first run of `most` slots, else the longest. Returns an empty run if the table is full.
   [[nodiscard]] run take(unsigned most) noexcept {
     const std::scoped_lock guard(mutex_);
     if (left_ == 0 || most == 0) return {0, 0};
@@ -78,7 +78,7 @@ class slot_table {
     give({taken.first + good, taken.count - good});
   }
 
-  /// Begins to empty a slot; `emptied` or `kept` has to follow. Returns false when the slot is not in use.
+  /// Begins to empty a slot; `emptied` or `kept` must follow. Returns false if the slot is not in use.
   [[nodiscard]] bool leave(unsigned slot) noexcept {
     const std::scoped_lock guard(mutex_);
     if (slot >= used_.size() || !used_.contains(slot)) return false;
@@ -97,8 +97,8 @@ class slot_table {
   [[nodiscard]] unsigned size() const noexcept { return free_.size(); }
 
  private:
-  // Searches all slots only where runs of several slots are wanted, and at most once between two that are given back:
-  // the longest run found then bounds the following searches.
+  // Searches all slots only for runs of several slots, and at most once between two that are given back: the longest
+  // run found then bounds the following searches.
   run search(unsigned most) noexcept {
     const unsigned enough = std::min(most, longest_);
     run best{0, 0};

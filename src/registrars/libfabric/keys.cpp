@@ -8,7 +8,7 @@ namespace pinfold::libfabric {
 
 namespace {
 
-// Returns the largest key of so many bytes. FI_KEY_NOTAVAIL, all ones, is not a key.
+// Returns the largest key of that many bytes. FI_KEY_NOTAVAIL, all ones, is not a key.
 std::uint64_t last_of(std::size_t bytes) noexcept {
   return bytes >= sizeof(std::uint64_t) ? UINT64_MAX - 1 : (std::uint64_t{1} << (8 * bytes)) - 1;
 }

@@ -9,14 +9,14 @@
 
 namespace pinfold::libfabric {
 
-/// Keys for peers, each held by one region at a time. They count up and wrap around, so that a key that was given back
-/// is reused as late as possible. Thread-safe.
+/// Keys for peers, each held by one region at a time. They count up and wrap around, so that a returned key is reused
+/// as late as possible. Thread-safe.
 class keys {
  public:
   /// Makes keys of `bytes` bytes, starting with `first` cut to that width.
   keys(std::size_t bytes, std::uint64_t first) noexcept;
 
-  /// Takes a key, or nothing when all are held. Throws std::bad_alloc.
+  /// Takes a key; returns nothing if all are held. Throws std::bad_alloc.
   [[nodiscard]] std::optional<std::uint64_t> take();
   void give_back(std::uint64_t key) noexcept;
 

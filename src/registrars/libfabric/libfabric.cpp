@@ -26,7 +26,7 @@ static_assert(static_cast<int>(libfabric_interface::synapse_ai) == FI_HMEM_SYNAP
 
 namespace {
 
-// The program may have made registrations of its own, from the same key upwards.
+// The program may have registered memory itself, with the same first key and those after it.
 constexpr int tries_for_a_key = 1024;
 
 void set_device(::fi_mr_attr& of, const libfabric_device_memory& memory) noexcept {
@@ -63,7 +63,7 @@ struct libfabric_registrar::state {
   }
 
   // Enables a region, which is made disabled with FI_MR_ENDPOINT. Returns 0, or a negative fi_errno with `region` null
-  // if nothing is left of it.
+  // if nothing of it is left.
   int enable(::fid_mr*& region, std::uint64_t key, note& spare) noexcept {
     if (!rules.endpoint) return 0;
     int refused = fi_mr_bind(region, &options.endpoint->fid, 0);
@@ -75,7 +75,7 @@ struct libfabric_registrar::state {
     return refused;
   }
 
-  // Returns 0, or a negative fi_errno with `made` null if nothing is left of the region.
+  // Returns 0, or a negative fi_errno with `made` null if nothing of the region is left.
   int register_memory(::fi_mr_attr& what, ::fid_mr*& made, note& spare) noexcept {
     const int refused = fi_mr_regattr(domain, &what, 0, &made);
     if (refused == 0) return enable(made, what.requested_key, spare);
@@ -97,7 +97,7 @@ struct libfabric_registrar::state {
     return -FI_ENOKEY;
   }
 
-  // fi_mr(3) promises the key that was requested; a provider need not return it where peers have no right.
+  // fi_mr(3) promises the requested key; a provider need not return it if peers have no access.
   [[nodiscard]] registration_type described(::fid_mr* region, const ::fi_mr_attr& what) const noexcept {
     const auto key = rules.provider_keys ? fi_mr_key(region) : what.requested_key;
     const auto begin = reinterpret_cast<std::uintptr_t>(what.mr_iov->iov_base);
@@ -157,7 +157,7 @@ result<libfabric_registrar::registration_type> libfabric_registrar::open(range m
   if (state_->options.device_of)
     if (const auto device = state_->options.device_of(memory)) set_device(what, *device);
   libfabric::owed_regions::note spare;
-  if (state_->rules.endpoint) {  // otherwise no region has to be enabled, and none can be owed
+  if (state_->rules.endpoint) {  // otherwise no region must be enabled, and none can be owed
     state_->close_owed();
     spare = libfabric::owed_regions::make_note();
   }

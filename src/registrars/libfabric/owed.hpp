@@ -12,8 +12,8 @@
 
 namespace pinfold::libfabric {
 
-/// Whether the region is still open after this answer of fi_close. After any other failure the provider may have freed
-/// the object, but may still know the key.
+/// Returns whether the region is still open after this result of fi_close. After any other failure the provider may
+/// have freed the object, but still have the key.
 [[nodiscard]] constexpr bool stays_open(int answer) noexcept { return answer == -FI_EBUSY || answer == -FI_EAGAIN; }
 
 /// Thread-safe.
@@ -24,7 +24,7 @@ class owed_regions {
     std::uint64_t key = 0;
   };
 
-  /// Room for one region, made before it can be needed. Throws std::bad_alloc.
+  /// Memory for one region, allocated before it can be needed. Throws std::bad_alloc.
   using note = std::list<region>;
   [[nodiscard]] static note make_note() { return note(1); }
 
@@ -34,7 +34,7 @@ class owed_regions {
     owed_.splice(owed_.end(), of);
   }
 
-  /// Closes the regions that can be closed now. Calls `freed` with their keys, but not after a failure that leaves the
+  /// Closes the regions that can be closed now. Calls `freed` with their keys, except after a failure that leaves the
   /// key in doubt.
   template <class Freed>
   void retry(Freed&& freed) noexcept {

@@ -23,7 +23,7 @@ class range_list {
 
   void add(node&& one) noexcept { all_.insert(std::move(one)); }
 
-  /// Removes one such range. Returns an empty node when there is none.
+  /// Removes one such range. Returns an empty node if there is none.
   [[nodiscard]] node take(const range& pages) noexcept {
     const auto [first, last] = all_.equal_range(pages.begin);
     const auto found = std::find_if(first, last, [&](const auto& one) { return one.second == pages.end; });
@@ -35,7 +35,7 @@ class range_list {
                        [&](const auto& one) { return one.first < pages.end && pages.begin < one.second; });
   }
 
-  /// Calls `use(range)` for each part of `pages`, in order, that none of these covers. `use` returns an errno; the call
+  /// Calls `use(range)` for each part of `pages`, in order, that no range here covers. `use` returns an errno; the call
   /// stops and returns it unless it is 0.
   template <class Use>
   int for_each_gap(const range& pages, Use&& use) const {

@@ -27,8 +27,8 @@ int unlock_pages(const range& pages) noexcept {
   return ::syscall(SYS_munlock, pages.begin, pages.size()) == 0 ? 0 : errno;
 }
 
-// Returns 0 when none of the pages is locked any more, though some may be unmapped. Makes as many calls as there are
-// pages, so it is only for ranges that were wholly mapped once.
+// Returns 0 if none of the pages is locked any more, though some may be unmapped. Makes one call for each page, so it
+// is only for ranges that were wholly mapped once.
 int unlock_all_pages(const range& pages) noexcept {
   const int native = unlock_pages(pages);
   if (native != ENOMEM) return native;
@@ -37,7 +37,7 @@ int unlock_all_pages(const range& pages) noexcept {
   return 0;
 }
 
-// Whether ENOMEM means "over the limit": it also means "not mapped" and "not accessible", but closing other
+// Returns whether ENOMEM means "over the limit": it also means "not mapped" and "not accessible", but closing other
 // registrations helps only against the limit. Locking on fault checks the limit and touches no page. The caller unlocks
 // the pages.
 bool is_over_limit(const range& pages) noexcept {
@@ -45,15 +45,15 @@ bool is_over_limit(const range& pages) noexcept {
   return ::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) == 0;       // else: not mapped
 }
 
-// msync(2) with MS_INVALIDATE returns EBUSY where a memory lock exists, and alone does nothing else on Linux. It
-// returns ENOMEM where nothing is locked and some pages are not mapped.
+// msync(2) with MS_INVALIDATE returns EBUSY if a memory lock exists, and alone does nothing else on Linux. It returns
+// ENOMEM if nothing is locked and some pages are not mapped.
 int ask_for_locks(const range& pages) noexcept {
   return ::syscall(SYS_msync, pages.begin, pages.size(), MS_INVALIDATE) == 0 ? 0 : errno;
 }
 
 }  // namespace
 
-// Neither a static variable of a function nor a lock: a fork must not leave either held in the child.
+// Uses no function-local static variable and no lock: a child could inherit either in use by another thread.
 table& table::here() {
   static constinit std::atomic<table*> current{nullptr};
   table* found = current.load(std::memory_order_acquire);
@@ -73,8 +73,8 @@ int table::for_each_to_unlock(const range& pages, Use&& use) const noexcept {
   return held_.for_each_gap(pages, [&](const range& free) { return programs_.for_each_gap(free, use); });
 }
 
-// Notes the program's locks. A lock covers a whole mapping; where the kernel does not tell its end (before Linux 6.11),
-// the table asks page by page.
+// Records the program's locks. A lock covers a whole mapping; if the kernel does not report its end (before Linux
+// 6.11), the table checks page by page.
 void table::note_programs(const range& pages) {
   if (ask_for_locks(pages) != EBUSY) return;
   const detail::own_maps maps;

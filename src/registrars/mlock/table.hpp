@@ -10,7 +10,7 @@
 
 namespace pinfold::mlocks {
 
-/// Why the kernel refuses; then nothing has changed. `native` is an errno, or 0 when the kernel does not refuse.
+/// The error of the kernel; nothing has changed then. `native` is an errno, or 0 if the kernel does not refuse.
 struct refusal {
   int native = 0;
   bool over_limit = false;
@@ -22,7 +22,7 @@ class table {
  public:
   /// Returns this process's table; a child of fork(2), which inherits no locks, has another. Throws std::bad_alloc.
   [[nodiscard]] static table& here();
-  /// If false, no other member may be called: a thread that is not in the child may hold the mutex.
+  /// If false, no other member may be called: a thread that the child does not have may hold the mutex.
   [[nodiscard]] bool is_of_this_process() const noexcept;
 
   /// Locks the pages. If it throws std::bad_alloc, nothing has changed.
@@ -43,7 +43,7 @@ class table {
   table* before_ = nullptr;  // the parent's table
   std::mutex mutex_;
   range_list held_;      // by registrations
-  range_list programs_;  // locked already when the first registration came to them
+  range_list programs_;  // already locked at their first registration
 };
 
 }  // namespace pinfold::mlocks

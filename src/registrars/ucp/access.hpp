@@ -7,7 +7,7 @@
 
 namespace pinfold::ucp {
 
-// Of ucp_mem_map. Atomic operations of peers have no flag of their own.
+// Returns the flags of ucp_mem_map. Atomic operations of peers have no flag of their own.
 [[nodiscard]] constexpr unsigned protection(access_flags wanted) noexcept {
   unsigned flags = 0;
   if (contains_all(wanted, access_flags::local_read)) flags |= UCP_MEM_MAP_PROT_LOCAL_READ;

@@ -5,8 +5,8 @@ struct ibv_context;
 
 namespace pinfold::verbs {
 
-/// Whether the device was removed under the context: then the kernel answers every call with EIO, and has destroyed all
-/// objects of the context.
+/// Returns whether the device was removed under the context: the kernel then answers every call with EIO, and has
+/// destroyed all objects of the context.
 [[nodiscard]] bool is_gone(::ibv_context* context) noexcept;
 
 }  // namespace pinfold::verbs

@@ -28,7 +28,7 @@ error refused_prefetch(int native) noexcept {
   }
 }
 
-// Moves the begin of `rest` past the pieces.
+// Advances the begin of `rest` past the pieces.
 int advise(::ibv_pd* domain, std::uint32_t lkey, range& rest, ibv_advise_mr_advice advice, unsigned flags) noexcept {
   std::array<ibv_sge, most_pieces> pieces{};
   std::uint32_t count = 0;

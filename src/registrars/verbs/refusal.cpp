@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* device_gone = "the RDMA device was removed, or failed";
 
-// One errno stands for three limits, and closing other regions helps against each. The message tells people which.
+// One errno stands for three limits, and closing other regions helps against each. The message names the limit.
 const char* what_ran_out(std::size_t pinned, bool full) noexcept {
   if (exceeds_memlock(pinned)) return "the locked-memory limit is reached (RLIMIT_MEMLOCK)";
   if (full) return "the device's limit on memory regions is reached (max_mr)";
@@ -38,7 +38,7 @@ error refused_open(int native, std::size_t pinned, bool full) noexcept {
 }
 
 error refused_close(int native, bool windows) noexcept {
-  if (native == EBUSY || (native == EINVAL && windows))  // soft-RoCE says EINVAL
+  if (native == EBUSY || (native == EINVAL && windows))  // soft-RoCE returns EINVAL
     return {errc::in_use_conflict, native_kind::posix, native, "a memory window is bound to the memory region"};
   return {errc::driver_error, native_kind::posix, native, "the device refused to deregister the memory"};
 }

@@ -48,7 +48,7 @@ verbs_registrar::registration_type keys_of(::ibv_mr* region) noexcept { return {
 ::ibv_mr* register_dma_buf([[maybe_unused]] ::ibv_pd* domain, [[maybe_unused]] const range& memory,
                            const verbs_dma_buf& from, [[maybe_unused]] unsigned flags) noexcept {
 #if defined(PINFOLD_HAS_REG_DMABUF_MR)
-  // The pages of a dma-buf come from its owner: drivers refuse to page them on demand.
+  // The pages of a dma-buf belong to its owner: drivers refuse to page them on demand.
   const auto access = static_cast<int>(flags & ~unsigned{IBV_ACCESS_ON_DEMAND});
   ::ibv_mr* const made = ::ibv_reg_dmabuf_mr(domain, from.offset, memory.size(), memory.begin, from.descriptor, access);
   const int native = errno;
@@ -70,7 +70,7 @@ struct verbs_registrar::state {
       : domain(of), options(std::move(wanted)), device(says) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
-  // A child of fork(2) has the parent's device: deregistering would take the parent's region away (R37).
+  // A child of fork(2) shares the parent's device: deregistering would remove the parent's region (R37).
   ~state() {
     if (everything != nullptr && os::this_process() == process) ::ibv_dereg_mr(everything);
   }
@@ -167,7 +167,7 @@ result<verbs_registrar::registration_type> verbs_registrar::opened(::ibv_mr* mad
   const auto keys = keys_of(made);
   if (!paged || !state_->options.prefetch_on_open) return keys;
   const auto fetched = prefetch(keys, memory, access);
-  if (fetched || !close(keys)) return keys;  // rather without its pages than leaked
+  if (fetched || !close(keys)) return keys;  // better without its pages than leaked
   return tl::unexpected(fetched.error());
 }
 

@@ -64,7 +64,7 @@ struct verbs_window::state {
   state& operator=(const state&) = delete;
   ~state() { static_cast<void>(free()); }
 
-  // A child of fork(2) has the parent's device (R37). Removing a device destroys all its objects.
+  // A child of fork(2) shares the parent's device (R37). Removing a device destroys all its objects.
   result<void> free() noexcept {
     if (window == nullptr) return {};
     if (os::this_process() != process) return fail(errc::closed, "the window belongs to the parent of this process");
