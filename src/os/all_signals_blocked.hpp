@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Code, and threads of the library, in which no signal is handled.
+/// Blocks signals in code, and in threads of the library.
 #pragma once
 
 #include <csignal>
 
 namespace pinfold::os {
 
-/// Blocks all signals of the calling thread, and of the threads that it starts meanwhile: the application's threads
-/// handle them. A call that a handler must not interrupt, as it may fork, has one too.
+/// Blocks all signals in the calling thread, and in the threads that it starts meanwhile: the application's threads
+/// handle them. Also for a call that a signal handler must not interrupt, because the handler may fork.
 class all_signals_blocked {
  public:
   all_signals_blocked() noexcept {

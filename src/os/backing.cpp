@@ -32,8 +32,8 @@ bool is_mapping_of(const procmap& here, int file) noexcept {
          major(seen.st_dev) == here.device_major && minor(seen.st_dev) == here.device_minor;
 }
 
-// Anonymous memory in huge pages has a file of its own in the kernel, on a mount that only the kernel uses, and under a
-// name that nothing else there has. Another file may have that name, but not that device.
+// For anonymous memory in huge pages the kernel makes a file on a mount of its own, with a name that no other file
+// there has. Another file may have the name, but not the device.
 bool is_anonymous_huge_memory(const procmap& here, std::string_view path) noexcept {
   constexpr unsigned size_shift = 26;  // MFD_HUGE_SHIFT
   if (here.shared || here.page_bytes == 0 || !path.starts_with("/anon_hugepage")) return false;
@@ -46,7 +46,7 @@ bool is_anonymous_huge_memory(const procmap& here, std::string_view path) noexce
   return same;
 }
 
-// A System V segment's inode is its id, and the first id is 0: so the inode alone says nothing.
+// A System V segment's inode is its id, and the first id is 0, so the inode alone proves nothing.
 bool is_own(const procmap& here, std::string_view path) noexcept {
   return here.is_anonymous() || is_anonymous_huge_memory(here, path);
 }
@@ -79,7 +79,7 @@ bool parse(std::string_view line, line_of_maps& into) noexcept {
 
 backing stronger(backing a, backing b) noexcept { return std::max(a, b); }
 
-// Reads the list before Linux 6.11. Opens it anew, since the read position belongs to the descriptor.
+// Reads the list before Linux 6.11. Opens it again, since the read position belongs to the descriptor.
 backing from_the_whole_list(const range& memory, int file) noexcept {
   std::FILE* const maps = std::fopen("/proc/thread-self/maps", "re");
   if (maps == nullptr) return backing::unknown;
@@ -108,11 +108,11 @@ backing backing_of(const range& memory, int file) noexcept {
   backing found = backing::own;
   for (auto at = memory.begin; at < memory.end;) {
     auto here = mapping_at(maps, at);
-    if (!here && errno == ENOENT) return found;  // a hole is the registrar's business
+    if (!here && errno == ENOENT) return found;  // the registrar handles holes
     if (!here) return from_the_whole_list(memory, file);
     const bool has_path = !here->is_anonymous();
     if (has_path) here = mapping_at(maps, at, path);
-    if (!here) return backing::unknown;  // the mapping has gone meanwhile
+    if (!here) return backing::unknown;  // the mapping is gone by now
     found = stronger(found, backing_of_one(*here, has_path ? path.data() : std::string_view(), file));
     at = here->end;
   }
@@ -129,7 +129,7 @@ result<void> check_file(const range& memory, int file) noexcept {
   const own_maps maps;
   for (auto at = memory.begin; at < memory.end;) {
     const auto here = mapping_at(maps, at);
-    if (!here) return {};  // a hole is the registrar's business; before Linux 6.11 the kernel does not say
+    if (!here) return {};  // the registrar handles holes; before Linux 6.11 the kernel does not report them
     if (!is_mapping_of(*here, file))
       return fail(errc::invalid_argument, "acquire_options::file is not the file that is mapped at the range");
     at = here->end;

@@ -9,8 +9,8 @@ namespace pinfold::os {
 
 namespace {
 
-// Not a static variable of a function: registering takes the kernel milliseconds where there are other threads, and a
-// fork while a thread initializes the variable would block the child for ever.
+// Not a function's static variable: registering takes the kernel milliseconds if there are other threads, and a fork
+// while a thread initializes the variable would block the child for ever.
 enum class choice : std::uint8_t { none, membarrier, fences };
 std::atomic<choice> made{choice::none};
 

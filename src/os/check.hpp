@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Internal invariants. A breach is a defect of pinfold, never of its caller, and going on could move wrong bytes.
+/// Internal invariants. A breach is a defect of pinfold, never of its caller, and continuing could move wrong bytes.
 #pragma once
 
 #include <cstdio>

@@ -39,12 +39,12 @@ inline void close_number(int number) noexcept {
 
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
 ///
-/// A program may close descriptors that it does not own (closefrom(3)), and then get the same numbers for files of its
-/// own. So a `file` remembers its inode, and closes the number only while it refers to that inode. Files without an
-/// inode of their own (eventfd, and pidfd before Linux 6.9) cannot be told apart from others of their kind.
+/// A program may close descriptors that it does not own (closefrom(3)), and then get the same numbers for its own
+/// files. So a `file` remembers its inode, and closes the number only while it refers to that inode. Files without an
+/// inode of their own (eventfd, and pidfd before Linux 6.9) cannot be distinguished from others of their kind.
 ///
-/// Never keeps the numbers 0, 1 and 2 (`above_standard`): a `file` made of one of them has another number, and owns
-/// nothing, with `errno` set, where no other number is left.
+/// Never keeps the numbers 0, 1 and 2 (`above_standard`): a `file` made of one of them has another number; if none is
+/// left, it owns nothing, and `errno` is set.
 class file {
  public:
   file() noexcept = default;
@@ -60,10 +60,10 @@ class file {
     if (still_there()) close_number(number_);
   }
 
-  /// Whether the number still refers to the file that it was given for.
+  /// Returns whether the number still refers to the file that it was given for.
   [[nodiscard]] bool still_there() const noexcept { return number_ >= 0 && inode_behind(number_) == inode_; }
 
-  /// Returns the descriptor's number, or -1 when this owns none.
+  /// Returns the descriptor's number, or -1 if it owns none.
   [[nodiscard]] int number() const noexcept { return number_; }
   [[nodiscard]] explicit operator bool() const noexcept { return number_ >= 0; }
 
@@ -85,8 +85,8 @@ class file {
   inode inode_{};
 };
 
-/// Whether there is data to read, or the end of the stream, within that time. A pidfd is readable once its process has
-/// ended.
+/// Returns whether data, or the end of the stream, can be read within that time, however many signals arrive meanwhile.
+/// A pidfd is readable once its process has ended.
 [[nodiscard]] inline bool readable_within(const file& watched, std::chrono::milliseconds timeout) noexcept {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + timeout;

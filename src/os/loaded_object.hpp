@@ -9,10 +9,10 @@
 
 namespace pinfold::detail {
 
-/// Whether a mapping is text or data of the program or of a loaded library: it lies where the dynamic linker has mapped
-/// an object, and maps the file of that object. The name alone proves nothing: a data file may be called `x.so.db`.
+/// Returns whether a mapping is text or data of the program or of a loaded library: it lies where the dynamic linker
+/// mapped an object, and maps that object's file. The name alone proves nothing: a data file may be called `x.so.db`.
 ///
-/// Any thread; takes no lock (`_dl_find_object`, glibc 2.35). False where the C library lacks that.
+/// Any thread; takes no lock (`_dl_find_object`, glibc 2.35). False if the C library lacks that.
 [[nodiscard]] bool is_of_loaded_object(const procmap& mapping, std::string_view path) noexcept;
 
 }  // namespace pinfold::detail

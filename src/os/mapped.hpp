@@ -11,7 +11,7 @@
 
 namespace pinfold::os {
 
-/// Whether this process has anything mapped at the address. One system call; it does not touch the memory.
+/// Returns whether this process has a mapping at the address. One system call; does not touch the memory.
 [[nodiscard]] inline bool is_mapped(std::uintptr_t address) noexcept {
   unsigned char resident = 0;
   void* const page = reinterpret_cast<void*>(address - address % page_bytes());

@@ -17,7 +17,7 @@ struct alignas(cmsghdr) control_buffer {
   std::array<std::byte, CMSG_SPACE(most_passed * sizeof(int))> bytes{};
 };
 
-// The size of a control message. CMSG_SPACE has padding that another descriptor would fit into.
+// The size of a control message. CMSG_SPACE includes padding, in which another descriptor would fit.
 std::size_t control_bytes(std::size_t descriptors) noexcept { return CMSG_LEN(descriptors * sizeof(int)); }
 
 std::size_t take_descriptors(msghdr& header, std::span<file> into) noexcept {
@@ -112,8 +112,8 @@ result<bool> is_trusted(const file& socket, const ucred& other) noexcept {
   if (other.uid == 0) return true;
   const auto match = match_user(other.uid);
   if (match != user_match::ambiguous) return match == user_match::own;
-  // The right to send a signal to the process shows that it is of the same user: a capability does not reach users that
-  // the namespace does not have.
+  // Permission to send a signal to the process proves that it is of the same user: a capability does not reach users
+  // that the namespace does not have.
   const auto process = other_process(socket);
   if (!process && process.error() == errc::out_of_resources) return tl::unexpected(process.error());
   return process && ::syscall(SYS_pidfd_send_signal, process->number(), 0, nullptr, 0) == 0;

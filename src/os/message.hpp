@@ -21,7 +21,7 @@ inline constexpr std::size_t most_passed = 8;  ///< descriptors in one message
                                int flags) noexcept;
 
 struct received_message {
-  ssize_t bytes;       ///< 0 when the other end hung up, and negative on failure, with `errno` set
+  ssize_t bytes;       ///< 0 if the other end hung up; negative on failure, with `errno` set
   std::size_t passed;  ///< how many descriptors came with it
   bool cut_off;        ///< the kernel dropped descriptors: this process has no room for them, or asked for fewer
   bool longer;         ///< the message was longer than `body`
@@ -31,13 +31,12 @@ struct received_message {
 [[nodiscard]] received_message receive_message(int socket, std::span<std::byte> body, std::span<file> passed,
                                                int flags) noexcept;
 
-/// Makes the kernel refuse messages with descriptors to this socket, and to the connections that it accepts: to close
-/// a descriptor may take as long as its sender likes. Returns false before Linux 6.16, which cannot.
+/// Makes the kernel refuse messages with descriptors to this socket, and to connections made to it from now on: the
+/// sender of a descriptor decides how long its close takes. Returns false before Linux 6.16, which cannot.
 bool refuse_descriptors(const file& socket) noexcept;
-/// Takes `refuse_descriptors` back.
 void accept_descriptors(const file& socket) noexcept;
 
-/// Whether descriptors came with the next message to read. Receives nothing.
+/// Returns whether the next message to read has descriptors. Receives nothing.
 [[nodiscard]] bool next_has_descriptors(const file& socket) noexcept;
 
 /// Returns the user and process at the other end, as the kernel recorded them at connect and listen.

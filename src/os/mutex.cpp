@@ -42,15 +42,15 @@ void mutex::wait() noexcept {
   }
 }
 
-// `was`: the state before `unlock` subtracted one, which left one that counts as held. Sequentially consistent, as the
-// library checks afterwards whether a thread sleeps.
+// `was`: the state before `unlock` subtracted one; the result still counts as held. Sequentially consistent, because
+// the library checks afterwards whether a thread sleeps.
 void mutex::wake(std::uint32_t was) noexcept {
   auto now = was - 1;
   while (!state_.compare_exchange_weak(now, was == claimed || now == claimed ? reserved : free,
                                        std::memory_order_seq_cst)) {
   }
   if (was == claimed || now == claimed) {
-    state_.notify_all();  // one may wake a thread that may not have it
+    state_.notify_all();  // notify_one may wake a thread that must not take it
   } else {
     state_.notify_one();
   }

@@ -20,9 +20,9 @@
 namespace pinfold::os {
 
 /// A mutex that spins for a while before it sleeps: the critical sections take a fraction of the time that sleeping and
-/// waking costs. Without contention, locking and unlocking are one locked instruction each, inline.
-/// A thread that slept for a millisecond in all gets the mutex next: otherwise one that unlocks and locks it at once
-/// again keeps it, as long as the thread that it wakes needs longer to run (tests/protocol/mutex.pml).
+/// waking costs. Without contention, locking and unlocking are one locked instruction each, inline. A thread that slept
+/// for a millisecond in all gets the mutex next. Otherwise a thread that unlocks it and locks it again at once keeps
+/// it, as long as a woken thread needs longer to run (tests/protocol/mutex.pml).
 class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
  public:
   mutex() noexcept = default;
@@ -44,7 +44,7 @@ class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
   static constexpr std::uint32_t free = 0;
   static constexpr std::uint32_t held = 1;
   static constexpr std::uint32_t slept_on = 2;  // held, and a thread may sleep
-  static constexpr std::uint32_t claimed = 3;   // held, and goes to a thread that slept for long
+  static constexpr std::uint32_t claimed = 3;   // held, and promised to a thread that slept for long
   static constexpr std::uint32_t reserved = 4;  // for a thread that slept for long
 
   void wait() noexcept;

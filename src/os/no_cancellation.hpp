@@ -7,9 +7,9 @@
 
 namespace pinfold::detail {
 
-/// A guard: while one exists, the calling thread is not cancelled (pthread_cancel(3)). Cancellation unwinds the stack,
-/// and would end the process at the first function that is noexcept. A request to cancel stays pending and takes effect
-/// at the thread's next cancellation point after the guard. About 10 ns.
+/// While one exists, the calling thread is not cancelled (pthread_cancel(3)). Cancellation unwinds the stack, and would
+/// end the process at the first function that is noexcept. A request to cancel stays pending and takes effect at the
+/// thread's next cancellation point after the guard. About 10 ns.
 class no_cancellation {
  public:
   no_cancellation() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

@@ -14,11 +14,11 @@ namespace pinfold::os {
 
 namespace {
 
-/// Admits threads that make a descriptor, or threads that fork, but never both at once. A wait ends after a second. The
-/// fork of a signal handler does not wait for its own thread.
+/// Admits threads that make a descriptor, or threads that fork, but never both at once. A wait ends after a second. A
+/// fork in a signal handler does not wait for its own thread.
 class exclusion {
  public:
-  /// `side` is 1 or -1. Returns false when the other side did not leave in time.
+  /// `side` is 1 or -1. Returns false if the other side did not leave in time.
   [[nodiscard]] bool enter(int side) noexcept {
     using std::chrono::steady_clock;
     constexpr std::chrono::seconds longest{1};
@@ -64,7 +64,7 @@ void in_child() noexcept {
   fork_has_waited = fork_is_inside = false;
 }
 
-// Installing them twice is harmless.
+// Installing the handlers twice is harmless.
 bool have_handlers() noexcept {
   static std::atomic<bool> there{false};
   if (there.load(std::memory_order_acquire)) return true;
@@ -73,7 +73,7 @@ bool have_handlers() noexcept {
   return true;
 }
 
-// When the library is loaded: a fork that began before it had handlers would not wait.
+// Installs the handlers when the library is loaded: a fork that began before would not wait.
 [[maybe_unused]] const bool from_the_start = have_handlers();
 
 }  // namespace
@@ -83,7 +83,7 @@ no_fork::no_fork() noexcept
   if (held_) ++held_here;
 }
 
-// In the child of a signal handler's fork, nothing is held any more.
+// In the child of a signal handler's fork, nothing is held.
 no_fork::~no_fork() {
   if (held_) --held_here;
   if (held_ && forks_ == forks.load(std::memory_order_relaxed)) threads.leave(making);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t most_nodes = 1024;
 
-static_assert(sizeof(cpu_numbers) == most_cpus / 8);  // the words of a mask, as the kernel has them
+static_assert(sizeof(cpu_numbers) == most_cpus / 8);  // the layout of the kernel's masks
 
 std::optional<std::size_t> take_number(std::string_view& text) noexcept {
   std::size_t number = 0;
@@ -42,7 +42,7 @@ std::optional<cpu_numbers> read_list(const std::string& path) {
 
 std::optional<std::size_t> node_of_page(std::uintptr_t address) noexcept {
   auto* page = reinterpret_cast<void*>(address - address % page_bytes());
-  int status = -1;  // a node, or a negative errno where there is no page
+  int status = -1;  // a node, or a negative errno if there is no page
   if (::syscall(SYS_move_pages, 0, 1UL, &page, nullptr, &status, 0) != 0 || status < 0) return std::nullopt;
   return static_cast<std::size_t>(status);
 }

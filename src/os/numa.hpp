@@ -14,18 +14,17 @@
 
 namespace pinfold::os {
 
-inline constexpr std::size_t most_cpus = 8192;  ///< what any Linux is built for
+inline constexpr std::size_t most_cpus = 8192;  ///< the most that Linux is built for
 
 /// CPUs by number. A set of the layout that sched_setaffinity(2) takes.
 using cpu_numbers = std::bitset<most_cpus>;
 
-/// Parses a list as the kernel writes it: `0-3,8`. Returns nothing for anything else, and for numbers from 8192 on.
+/// Parses a list as the kernel writes it: `0-3,8`. Returns nothing for any other text, and for numbers from 8192 on.
 [[nodiscard]] std::optional<cpu_numbers> parse_cpus(std::string_view list);
 
-/// The NUMA nodes of the host, and their CPUs.
 class numa_nodes {
  public:
-  /// Reads the nodes from a folder like /sys/devices/system/node. Where it is missing, there is one node. Throws
+  /// Reads the nodes from a folder like /sys/devices/system/node. Without the folder, there is one node. Throws
   /// `std::bad_alloc`.
   explicit numa_nodes(const std::string& folder = "/sys/devices/system/node");
 
@@ -42,21 +41,21 @@ class numa_nodes {
   std::size_t with_cpus_ = 0;
 };
 
-/// Returns the node that has the first present page of those at the beginning, in the middle and at the end of the
-/// range. Without one, the node that the mapping is bound to (mbind(2)). Makes no page present.
+/// Returns the node of the first present page among those at the beginning, in the middle and at the end of the range.
+/// If none is present, the node that the mapping is bound to (mbind(2)). Makes no page present.
 [[nodiscard]] std::optional<std::size_t> node_of(const range& memory) noexcept;
 
-/// Moves the calling thread, which has to be the library's own, between nodes. Does nothing on a host with one node.
+/// Moves the calling thread, which must be the library's own, between nodes. Does nothing on a host with one node.
 class near_memory {
  public:
-  /// Remembers the CPUs that the thread may use: it never gets others. `nodes` must outlive this object.
+  /// Remembers the CPUs that the thread may use; it never gets others. `nodes` must outlive this object.
   explicit near_memory(const numa_nodes& nodes) noexcept;
 
-  /// Moves the thread to those of its CPUs that are on the node of this memory; to all of them if the node is unknown
-  /// or has none of them. A refusal by the kernel leaves the thread where it is: slower, not wrong.
+  /// Moves the thread to its CPUs on the node of this memory; to all its CPUs if the node is unknown or has none of
+  /// them. If the kernel refuses, the thread stays where it is: slower, not wrong.
   void move_to(const range& memory) noexcept;
 
-  /// The same for a known node.
+  /// As `move_to`, for a known node.
   void move_to_node(std::optional<std::size_t> node) noexcept;
 
  private:

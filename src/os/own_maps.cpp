@@ -17,19 +17,20 @@ namespace {
 
 int open_maps() noexcept { return os::above_standard(::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC)); }
 
-/// The descriptor that stays open. A program may close it and get its number back for another file: hence the identity,
-/// which only this process's maps have. A mixture of two identities, from two threads' stores, is harmless: any file
-/// that matches was opened here as this process's maps.
+/// The descriptor that stays open. A program may close it and get its number back for another file; so it is compared
+/// with an identity that only this process's maps have. A mixture of two identities, from two threads' stores, is
+/// harmless: any file that matches was opened here as this process's maps.
 class kept_descriptor {
  public:
-  /// Returns the descriptor, negative where there is none.
+  /// Returns the descriptor; negative if there is none.
   int get() noexcept {
     const int known = number_.load(std::memory_order_acquire) - 1;
     return known >= 0 && is_it(known) ? known : renew();
   }
 
  private:
-  // Bounds the opens in a program that keeps closing the descriptor, or gives its threads descriptors of their own.
+  // Bounds the number of opens in a program that keeps closing the descriptor, or gives its threads descriptor tables
+  // of their own.
   static constexpr unsigned most_renewals = 16;
 
   bool is_it(int number) const noexcept {
@@ -52,15 +53,15 @@ class kept_descriptor {
     return fresh;
   }
 
-  std::atomic<int> number_{0};  // plus 1: all zero bytes are an object that keeps nothing
+  std::atomic<int> number_{0};  // plus 1: an object of zero bytes keeps nothing
   std::atomic<dev_t> device_{0};
   std::atomic<ino_t> inode_{0};
   std::atomic<bool> renewing_{false};
   unsigned renewals_ = 0;  // guarded by renewing_
 };
 
-// Wiped in a child: the parent's descriptor would show the parent's mappings. (The process id would need a system call
-// each time, and change under vfork, where the mappings do not.)
+// Wiped in a child: the parent's descriptor would show the parent's mappings. (Comparing process ids would need a
+// system call each time, and fail under vfork, where the mappings are the same.)
 std::atomic<kept_descriptor*> the_kept{nullptr};
 
 int kept_or_none() noexcept {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// /proc/self/maps, open.
+/// The list of this process's mappings, open.
 #pragma once
 
 namespace pinfold::detail {
 
-/// The maps of this process. One descriptor stays open for all threads, as opening takes ten times as long as a query;
-/// where there is none, each object opens its own. Thread-safe.
+/// The maps of this process, by /proc/thread-self: the files below /proc/self are those of the main thread, and once
+/// that has ended (pthread_exit(3)), they can be opened and are empty. One descriptor stays open for all threads,
+/// because an open takes ten times as long as a query; without it, each object opens its own. Queries (PROCMAP_QUERY)
+/// still work when the thread that opened it has ended; read(2) then fails. Thread-safe.
 class own_maps {
  public:
   own_maps() noexcept;
@@ -14,7 +16,7 @@ class own_maps {
   own_maps& operator=(const own_maps&) = delete;
   ~own_maps();
 
-  /// Returns the descriptor, negative where there is none.
+  /// Returns the descriptor; negative if there is none.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:

@@ -17,8 +17,8 @@ namespace {
 
 constexpr uid_t most_overflow = 65535;  // the kernel allows no larger number
 
-/// Returns as much of the file as there is room for; nothing where it cannot be read. Calls the kernel itself: libc's
-/// functions are cancellation points.
+/// Returns as much of the file as fits; nothing if it cannot be read. Calls the kernel directly: libc's functions are
+/// cancellation points.
 std::string_view beginning_of(const char* path, std::span<char> room) noexcept {
   const auto from = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
   if (from < 0) return {};
@@ -27,7 +27,7 @@ std::string_view beginning_of(const char* path, std::span<char> room) noexcept {
   return {room.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
-/// Takes the next number off the text. Returns false when there is none.
+/// Removes the next number from the text. Returns false if there is none.
 bool take_number(std::string_view& text, std::uint64_t& into) noexcept {
   const auto from = text.find_first_not_of(" \n");
   if (from == std::string_view::npos) return false;
@@ -45,8 +45,8 @@ uid_t overflow_user() noexcept {
   return take_number(text, number) ? static_cast<uid_t>(number) : by_default;
 }
 
-/// Whether the process's user namespace has every user of the system. A namespace can only map users that the outer one
-/// has, so it is enough to count.
+/// Returns whether the process's user namespace has every user of the system. A namespace can only map users that the
+/// outer one has, so counting them is enough.
 bool has_every_user() noexcept {
   constexpr std::uint64_t users = 0xffff'ffff;
   std::array<char, 1024> room{};

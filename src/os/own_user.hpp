@@ -11,18 +11,18 @@
 
 namespace pinfold::os {
 
-/// What a number that equals the effective user's says.
+/// The meaning of a number that equals the effective user's.
 enum class user_match : unsigned char {
   other,
-  /// The kernel reports users that the process's user namespace does not have as the overflow user, mostly 65534,
-  /// also where the namespace has a user of that number.
+  /// The kernel reports users outside the process's user namespace as the overflow user, mostly 65534, even if the
+  /// namespace has a user of that number.
   ambiguous,
   own,
 };
 
 [[nodiscard]] user_match match_user(uid_t reported) noexcept;
 
-/// Whether an open file belongs to this process's user.
+/// Returns whether an open file belongs to this process's user.
 [[nodiscard]] bool is_own_file(int descriptor, const struct stat& seen) noexcept;
 
 }  // namespace pinfold::os

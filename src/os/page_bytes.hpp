@@ -8,8 +8,8 @@
 
 namespace pinfold::os {
 
-/// Returns the size of a page. Not cached: the C library has it at hand, and the initialization of a function's static
-/// variable could be held by a thread that a child of fork(2) does not have.
+/// Returns the size of a page. Not cached: the C library has it at hand, and a child of fork(2) could wait for ever for
+/// the initialization of a static variable by a thread that it does not have.
 [[nodiscard]] inline std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 }  // namespace pinfold::os

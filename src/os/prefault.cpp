@@ -32,10 +32,10 @@ range whole_pages(const range& memory) noexcept { return detail::aligned_out(mem
 
 int advice_for(page_use use) noexcept { return use == page_use::write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ; }
 
-// The kernel looks at the advice before it finds that there is nothing to do.
+// The kernel checks the advice before it finds that the range is empty.
 bool has_advice(int advice) noexcept { return ::madvise(nullptr, 0, advice) == 0; }
 
-// MS_ASYNC does nothing, and fails where there is no mapping.
+// MS_ASYNC does nothing, and fails if there is no mapping.
 bool is_mapped(const range& pages) noexcept { return ::msync(at(pages.begin), pages.size(), MS_ASYNC) == 0; }
 
 tl::unexpected<error> refused(const range& pages, int native) noexcept {
@@ -54,7 +54,7 @@ tl::unexpected<error> refused(const range& pages, int native) noexcept {
   }
 }
 
-// Returns 0 or an errno. As FUTEX_WAIT the kernel reads the word and does not wait, because the time is up.
+// Returns 0 or an errno. FUTEX_WAIT makes the kernel read the word; it does not wait, because the timeout is over.
 int read_by_kernel(std::uintptr_t word) noexcept {
   const std::timespec at_once{};
   if (::syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 0, &at_once, nullptr, 0) == 0) return 0;
@@ -62,7 +62,7 @@ int read_by_kernel(std::uintptr_t word) noexcept {
 }
 
 // Returns 0 or an errno. The kernel writes word | 0 in one atomic step, so that no concurrent store is lost. A thread
-// that waits for this very word may wake, as it may without a reason at any time.
+// that waits for this word may wake; it may do so without a reason at any time.
 int written_by_kernel(std::uintptr_t word) noexcept {
   std::uint32_t other = 0;
   constexpr auto or_nothing = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, 0);

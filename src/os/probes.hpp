@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Static probes (USDT) for bpftrace, perf and SystemTap: each is a nop until one of them attaches to it.
+/// Static probes (USDT) for bpftrace, perf and SystemTap: each is a nop until one of these attaches to it.
 /// `docs/operate/probes.md` lists them with their arguments.
 #pragma once
 
@@ -10,7 +10,7 @@
 #define SDT_USE_VARIADIC 1
 #include <sys/sdt.h>
 
-// The kernel counts here what is attached. One counter for all probes, under the name that sys/sdt.h gives it for each.
+// The kernel counts attachments here. One counter for all probes, under the name that sys/sdt.h gives it for each.
 extern "C" {
 #define PINFOLD_SEMAPHORE(name) \
   extern volatile unsigned short pinfold_##name##_semaphore __attribute__((visibility("hidden")))
@@ -26,13 +26,13 @@ PINFOLD_SEMAPHORE(gone);
 #undef PINFOLD_SEMAPHORE
 }
 
-/// Fires a probe. The arguments are evaluated in any case.
+/// Fires a probe. Always evaluates the arguments.
 #define PINFOLD_PROBE(name, ...) STAP_PROBEV(pinfold, name, __VA_ARGS__)
 
 namespace pinfold::os {
 
-/// Returns how many attachments there are to probes of this copy of the library: if any, what they tell is worth
-/// measuring.
+/// Returns the number of attachments to probes of this copy of the library: if any, it is worth measuring their
+/// arguments.
 [[nodiscard]] inline int probes_attached() noexcept { return pinfold_miss_semaphore; }
 
 }  // namespace pinfold::os

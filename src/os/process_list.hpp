@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Objects of this process that others must be able to find.
+/// Lists of objects of this process that other code must be able to find.
 #pragma once
 
 #include "os/mutex.hpp"
@@ -11,7 +11,7 @@
 
 namespace pinfold::os {
 
-/// What an object in a `process_list` inherits.
+/// The base class of an object in a `process_list`.
 template <class T>
 class listed {
   friend T;
@@ -57,7 +57,7 @@ class process_list {
   }
 
   /// Finds the next object for which `suits` holds, calls `keep` for it, and returns true. Both are called with the
-  /// list's mutex; what `keep` makes has to keep the object after that. `last` is 0 at first.
+  /// list's mutex held; the result of `keep` must keep the object alive after that. `last` is 0 at first.
   template <class Suits, class Keep>
   [[nodiscard]] bool next(std::uint64_t& last, Suits suits, Keep keep) noexcept {
     scoped_lock guard(mutex_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Addresses of this process without memory, over whose parts memory can be mapped.
+/// Addresses of this process without memory, over parts of which memory can be mapped.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -10,12 +10,12 @@
 
 namespace pinfold::os {
 
-/// Makes the `bytes` bytes at `address` a reservation again, in one step. They must belong to one. On an error, all is
-/// as it was.
+/// Turns the `bytes` bytes at `address`, which must belong to a reservation, back into reserved addresses in one step.
+/// On an error, nothing has changed.
 [[nodiscard]] result<void> reserve_again(void* address, std::size_t bytes) noexcept;
 
-/// Reserves what a failed mmap(2) at fixed addresses has unmapped of a reservation: older kernels unmap before they
-/// look for memory.
+/// Reserves the part of a reservation again that a failed mmap(2) at fixed addresses unmapped: older kernels unmap
+/// before they find out that memory is short.
 void mend_reservation(void* address, std::size_t bytes) noexcept;
 
 /// Owns an address range, with all that is mapped in it, or nothing. Move-only, not thread-safe.

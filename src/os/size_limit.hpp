@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Calls that make files larger, in programs with a limit on the size of files.
+/// Makes calls that write, without the signals that the kernel sends for some of their errors and that end the process.
 #pragma once
 
 #include <cerrno>

@@ -43,7 +43,7 @@ void thread::stop() noexcept {
   }
 }
 
-// A full buffer wakes the thread too. If the program closed the sockets, the thread sees `stop_` at its next look.
+// A full buffer wakes the thread too. If the program closed the sockets, the thread sees `stop_` at its next check.
 void thread::wake() noexcept {
   const char one = 0;
   if (ends_[1].still_there()) static_cast<void>(::send(ends_[1].number(), &one, 1, MSG_DONTWAIT | MSG_NOSIGNAL));

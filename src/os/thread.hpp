@@ -13,7 +13,7 @@
 
 namespace pinfold::os {
 
-/// Runs `body(self)` until it returns. Not std::thread: its destructor ends the process in a forked child, where the
+/// Runs `body(self)` until it returns. Not std::thread, whose destructor ends the process in a forked child, where the
 /// thread cannot be joined. The thread blocks all signals, which the application's threads handle.
 class thread {
  public:
@@ -22,10 +22,10 @@ class thread {
   thread& operator=(const thread&) = delete;
   ~thread() = default;
 
-  /// Starts it. Errors: `out_of_resources`, and the system's.
+  /// Starts the thread. Errors: `out_of_resources`, and the system's.
   [[nodiscard]] result<void> start(const char* name, void (*body)(void* self), void* self) noexcept;
 
-  /// Tells the thread to end, and waits for its end. In a forked child, and on the thread itself, waits for nothing.
+  /// Makes the thread end, and waits for its end. In a forked child, and on the thread itself, does not wait.
   void stop() noexcept;
 
   /// Makes `wake_end` readable.

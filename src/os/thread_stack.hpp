@@ -9,7 +9,7 @@
 
 namespace pinfold::os {
 
-/// Returns the calling thread's stack. It grows downwards, so the thread uses the end.
+/// Returns the calling thread's stack. It grows downwards, so the used part is at the end.
 [[nodiscard]] inline std::span<std::byte> stack_of_this_thread() noexcept {
   pthread_attr_t attributes;
   void* low = nullptr;

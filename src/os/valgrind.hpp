@@ -8,8 +8,8 @@
 
 namespace pinfold::os {
 
-/// Returns whether valgrind runs this program. It runs one thread at a time, also while that thread waits in munmap(2)
-/// for another one. Takes no lock: a child of fork(2) may ask, in which the dynamic linker's lock stays taken.
+/// Returns whether valgrind runs this program. It runs one thread at a time, even while that thread waits in munmap(2)
+/// for another one. Takes no lock: a child of fork(2) may call it, where the dynamic linker's lock may stay locked.
 [[nodiscard]] inline bool under_valgrind() noexcept {
   const char* const preloaded = ::secure_getenv("LD_PRELOAD");
   return preloaded != nullptr && std::strstr(preloaded, "/vgpreload_") != nullptr;

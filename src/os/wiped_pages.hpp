@@ -9,8 +9,8 @@
 
 namespace pinfold::os {
 
-/// Maps zeroed pages, as many as hold `bytes`, that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14). Returns
-/// null where the kernel cannot do that, or has no memory.
+/// Maps zeroed pages, enough for `bytes`, that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14). Returns null
+/// if the kernel cannot do that, or has no memory.
 [[nodiscard]] inline void* wiped_pages(std::size_t bytes) noexcept {
   void* const fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return nullptr;
@@ -19,9 +19,9 @@ namespace pinfold::os {
   return nullptr;
 }
 
-/// Returns the object at `place`; the first call makes it, on such pages. Returns null where that fails. Thread-safe.
-/// For what a function's static variable would be, but for this: a fork while another thread initializes that would
-/// block the child for ever. The object must be valid as zero bytes, which is what a child finds; no constructor runs.
+/// Returns the object at `place`; the first call makes it, on such pages. Returns null if that fails. Thread-safe.
+/// Replaces a function's static variable, which would block a child for ever if another thread initialized it during
+/// the fork. The object must be valid as zero bytes, which is what a child finds; no constructor runs.
 template <class T>
 [[nodiscard]] T* wiped_object(std::atomic<T*>& place) noexcept {
   T* found = place.load(std::memory_order_acquire);
