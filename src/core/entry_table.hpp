@@ -36,8 +36,8 @@ using detail::registration;
 using detail::request;
 using index::entry;
 
-/// The states, flags and lists of all entries, the index over them, and what they count in the budget. No function
-/// gives the mutex up, calls a driver or a monitor, waits, tells the sink, or wakes a thread: that is the engine's.
+/// The states, flags and lists of all entries, the index over them, and their room in the budget. No function gives the
+/// mutex up, calls a driver or a monitor, waits, tells the sink, or wakes a thread: the engine does that.
 ///
 /// After *hittable* is cleared, a hit may still hold a pin that no sum shows. Until the next barrier the entry is
 /// *unsettled*; then `settle` revives, holds or queues it. The caller passes the barrier, once for all unsettled
@@ -46,7 +46,7 @@ using index::entry;
 /// Not thread-safe: guarded by the shard's mutex.
 class entry_table {
  public:
-  /// What the table shares with the engine, and with hits, which read it without the mutex.
+  /// The parts that the table shares with the engine, and with hits, which read them without the mutex.
   struct shared_parts {
     index::hit_table& hit_table;
     detail::hit_view& view;
@@ -63,16 +63,16 @@ class entry_table {
   entry_table& operator=(const entry_table&) = delete;
 
   // --- finding (entry_table_find.cpp)
-  /// Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
+  /// Visits the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
   void scan(const request& what, const range& extent, lookup_result& seen) const noexcept;
-  /// Returns whether no entry overlaps `extent`, and then the place for one in `seen`. May return false where none
+  /// Returns whether no entry overlaps `extent`; if so, `seen` has the place for one. May return false even if none
   /// does.
   [[nodiscard]] bool finds_alone(peer_id peer, const range& extent, lookup_result& seen) const noexcept {
     return seen.alone = index_.find_alone(peer, extent, seen.place);
   }
   /// Returns a findable entry there that is `opening`, or null.
   [[nodiscard]] const entry* opening_there(peer_id peer, const range& where) const noexcept;
-  /// Whether any entry there is pinned, or being opened.
+  /// Returns whether any entry there is pinned, or being opened.
   [[nodiscard]] bool is_pinned_there(peer_id peer, const range& where) const noexcept;
   /// Notes a pin on an entry that perhaps only this pin keeps open.
   void note_pinned(const entry& kept_open) noexcept;
@@ -84,8 +84,10 @@ class entry_table {
   [[nodiscard]] miss_reason past_of(peer_id peer, std::uintptr_t begin) const noexcept {
     return history_.recall(peer, begin);
   }
-  /// What was closed and why, for readers of the process's memory.
+  /// Returns what was closed and why, for readers of the process's memory.
   [[nodiscard]] const history& past() const noexcept { return history_; }
+  /// Calls `stop(entry&)` for the entries that requests may find, and for some others, until it returns true. Returns
+  /// that entry, or null.
   template <class F>
   entry* find_overlap(peer_id peer, const range& where, F&& stop) const {
     return index_.find_overlap(peer, where, stop);
@@ -101,7 +103,7 @@ class entry_table {
     held_index_.for_each(each);
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Whether `one` stays open after its last release.
+  /// Returns whether `one` stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept { return (retain_ || one.persistent) && !one.bypass; }
 
   // --- memory for new entries
@@ -112,7 +114,7 @@ class entry_table {
     return parts_.hit_table.wants() == 0 && ready_but_for_hits() && !wants_room_apart();
   }
   [[nodiscard]] bool ready_but_for_hits() const noexcept { return !parts_.pool.empty() && index_ready(); }
-  /// Every entry that is being opened may have to be inserted once more, with the range that was really opened.
+  /// Every opening entry may have to be inserted once more, with the range that was really opened.
   [[nodiscard]] bool index_ready() const noexcept { return index_.ready(openings_ + 2); }
   /// Returns whether `set_held_apart` needs memory. Without it, requests visit entries that only leases hold.
   [[nodiscard]] bool wants_room_apart() const noexcept { return next_apart_ != nullptr && !held_index_.ready(); }
@@ -128,22 +130,22 @@ class entry_table {
     entry& one;
     record& hot;
   };
-  /// `free` to `opening`: makes an entry for the request and indexes it, before the driver is asked: an invalidation
-  /// meanwhile must find it. Until its opener calls `publish`, `fail` or `quarantine_opened`, no other thread changes
-  /// its state. Requires `ready`.
+  /// `free` to `opening`: makes an entry for the request and indexes it, before the driver is asked, so that
+  /// invalidations meanwhile find it. Until its opener calls `publish`, `fail` or `quarantine_opened`, no other thread
+  /// changes its state. Requires `ready`.
   [[nodiscard]] new_entry claim(const request& what, const extent_to_open& to, lookup_result& seen,
                                 pending_invalidations& pending) noexcept;
   void enter_driver(entry& opening) noexcept;
   void leave_driver(entry& opening) noexcept;
-  /// Indexes the entry anew with the range that the driver opened, so that conflicts are found there. Only imports are
-  /// opened with another range than asked for.
+  /// Reindexes the entry with the range that the driver opened, so that conflicts are found there. Only imports are
+  /// opened with another range than requested.
   void cover(entry& opening, const range& covered) noexcept;
-  /// Makes a doomed entry findable again, whose registration was closed before any thread had it.
+  /// Makes a doomed entry findable again after its registration was closed before any thread got it.
   void undoom(entry& opening, pending_invalidations& pending) noexcept;
   /// Hides an opening entry because no monitor would report the loss of its memory: it serves the requests that already
   /// wait for it, and is not kept.
   void make_unshared(entry& opening) noexcept;
-  /// Writes all that leases and hits read. It stays constant as long as any thread may read it.
+  /// Writes the fields that leases and hits read. They stay constant as long as any thread may read them.
   void write_record(record& hot, const opened& made) const noexcept;
   /// `opening` to `live`, or to `draining` if it is doomed. Requires that the opener has pinned the record. May leave
   /// entries that it supersedes unsettled.
@@ -163,7 +165,7 @@ class entry_table {
   /// Notes room that the caller took.
   void note_room(entry& opening, std::size_t more_bytes, std::size_t more_count) noexcept;
   void go_without_room(entry& opening, std::size_t bytes) noexcept;
-  /// Gives back what was reserved for the entry: a bypass is outside the budget as a whole.
+  /// Gives back the room of the entry: a bypass is outside the budget as a whole.
   void turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept;
   void shrink(entry& opening, std::size_t bytes) noexcept;
   /// Counts bytes that are open already.
@@ -172,7 +174,7 @@ class entry_table {
   // --- hits (entry_table_hits.cpp)
   /// Pins an entry that a request found under the mutex, and counts the hit.
   void hit(entry& found, const request& what) noexcept;
-  /// The same without the pin, which the calling thread has already.
+  /// Counts a hit of an entry that the calling thread has pinned already.
   void count_hit(entry& found, const request& what) noexcept;
   /// `evicting` to `live`.
   void revive(entry& evicting) noexcept;
@@ -180,13 +182,13 @@ class entry_table {
   void put_back(entry& released) noexcept;
   /// Pins an entry for `find`.
   void hit_for_find(entry& found) noexcept;
-  /// Ends hits without the mutex for good, where they need the mutex from now on.
+  /// Ends hits without the mutex for good, in a cache whose hits need it from now on.
   void stop_hits_for_good() noexcept;
   /// Stops all hits without the mutex until `resume_hits`. A barrier has to follow.
   void stop_all_hits() noexcept;
   void resume_hits() noexcept;
-  /// Returns how many open entries only the mutex's holder finds. Any thread may call this: without the mutex, the
-  /// number may be old.
+  /// Returns the number of open entries that only a thread with the mutex finds. Any thread may call this: without the
+  /// mutex, the number may be old.
   [[nodiscard]] std::size_t open_not_hittable() const noexcept {
     return open_not_hittable_.load(std::memory_order_relaxed);
   }
@@ -198,32 +200,32 @@ class entry_table {
   // --- taking entries out of the reach of hits (entry_table_evict.cpp)
   /// `live` to `evicting`, unsettled: it is `live` again after `settle` if a hit pinned it before the barrier.
   void begin_evict(entry& live) noexcept;
-  /// Moves eviction's hand on, and begins to evict a few entries, one of `of`. The hand passes none more often than
-  /// `rounds`.
+  /// Moves eviction's hand on, and begins to evict a few entries, one of `of`. The hand passes no entry more often than
+  /// `rounds`. Sets leased entries aside, unsettled: `settle` puts back those without a pin.
   void begin_evict_victims(std::size_t of, unsigned rounds) noexcept;
-  /// The same for all that eviction's hand visits, pinned or not.
+  /// Begins to evict all entries that eviction's hand visits, pinned or not.
   void begin_evict_all() noexcept;
   /// Returns whether eviction's hand has no entry to visit. Then every entry that could be evicted is `evicting` or was
   /// set aside: a lease on the latter has not ended, or its release waits for the mutex.
   [[nodiscard]] bool all_set_aside() const noexcept { return reusable_.empty(); }
   /// Begins to evict the entries that eviction's hand visits and that have no pin.
   void begin_evict_unpinned() noexcept;
-  /// The same for imports that were not used since the last sweep.
+  /// Begins to evict the imports that were not used since the last sweep.
   void begin_evict_idle() noexcept;
   /// Revives evicting entries until no more than a batch of them is left.
   void revive_all_but_a_batch() noexcept;
 
   // --- hiding entries (entry_table_retire.cpp)
-  /// Retires live entries that a new one covers with these rights; `by` is null if that is in another table. A lease on
-  /// one keeps it open until release (R23).
+  /// Retires live entries whose range and access `by`, a new entry, covers; `by` is null if that is in another table. A
+  /// lease on a retired entry keeps it open until release (R23).
   void supersede(const range& covered, access_flags access, const entry* by) noexcept;
-  /// Whether another entry, which is not a bypass, covers the range and the rights of `lesser`.
+  /// Returns whether another entry, which is not a bypass, covers the range and the access of `lesser`.
   [[nodiscard]] bool covers(const entry& lesser) const noexcept;
   /// Retires an entry that one in another table covers, if it is still live and may be retired.
   void retire_covered(entry& covered) noexcept;
-  /// Hides an entry from all requests: it is unsettled, or, if it is `opening`, doomed.
+  /// Hides an entry from all requests: it becomes unsettled, or, if it is `opening`, doomed.
   void retire(entry& old) noexcept;
-  /// The same for an entry whose memory is gone.
+  /// Retires an entry whose memory is gone.
   void invalidate(entry& gone) noexcept;
   /// Invalidates findable entries, and hidden entries that are still pinned, of eras before `before`, and with that
   /// token if it is not null. Leaves in `left` the part of the range from the first entry on that did not fit into
@@ -247,18 +249,18 @@ class entry_table {
   // --- closing (entry_table_close.cpp)
   /// Queues the close of a draining entry without a pin.
   void queue(entry& draining) noexcept;
-  /// The same for all draining entries without a pin. Their last releases, which have yet to take the mutex, will find
-  /// nothing to do. The sums are exact: these entries had their barrier. Returns how many closes became due.
+  /// Queues the closes of all draining entries without a pin. Their last releases, which have yet to take the mutex,
+  /// will find nothing to do. The sums are exact: these entries had their barrier. Returns how many closes became due.
   std::size_t queue_released() noexcept;
   /// Returns the driver's object of an entry that is open and not being closed.
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
-  /// To `closing`. Returns what the driver has to close.
+  /// To `closing`. Returns the registration that the driver has to close.
   [[nodiscard]] registration begin_close(entry& closable) noexcept;
   /// `closing` to `free`, and out of the index.
   void finish_close(entry& closing) noexcept;
   /// `closing` to `quarantined`.
   void quarantine(entry& closing) noexcept;
-  /// The close of what was never published: no entry changes its state.
+  /// The close of a registration that was never published: no entry changes its state.
   void begin_close_unpublished() noexcept { ++closes_in_flight_; }
   void finish_close_unpublished(const entry& opening, bool closed) noexcept;
   /// Marks the openers that the driver may have refused because of this entry, and that have not yet looked for the
@@ -280,8 +282,7 @@ class entry_table {
  private:
   class transition;
 
-  /// Asserts that the combination of state, flags, list and record bits is one of the table in
-  /// docs/understand/protocol.md.
+  /// Asserts that the combination of state, flags, list and record bits is in the table of docs/understand/protocol.md.
   void check(const entry& one) const noexcept;
   [[nodiscard]] bool same_token(const entry& one, const void* token) const noexcept;
   /// Returns whether requests ignore hidden entries.
@@ -309,7 +310,7 @@ class entry_table {
   void leave_index(entry& gone) noexcept;
   void give_room_back(entry& closed) noexcept;
   void sample(entry& found) noexcept;
-  /// Whether the entry that serves the request becomes persistent.
+  /// Returns whether the entry that serves the request becomes persistent.
   [[nodiscard]] static bool persists(const request& what) noexcept {
     return what.persistent &&
            (what.meanwhile == nullptr || !what.meanwhile->unpersisted.load(std::memory_order_relaxed));
@@ -330,7 +331,7 @@ class entry_table {
   void take_out(entry& closable) noexcept;
 
   [[gnu::tls_model("initial-exec")]] static constinit thread_local std::int32_t known_thread;  // its id, or 0
-  static const int forgets_thread;  // set when the library is loaded, by registering what forgets it in a forked child
+  static const int forgets_thread;  // set at load time, by registering the fork handler that clears `known_thread`
 
   const shared_parts parts_;
   const std::size_t token_bytes_;
@@ -344,26 +345,26 @@ class entry_table {
   index::range_index index_;       // entries that the driver has open, or is asked to open
   index::range_index held_index_;  // those of them that are `apart`: draining, so that only leases hold them
 
-  // What every miss changes, on one cache line: other threads change it in turn.
+  // The fields that every miss changes, on one cache line, as threads change them in turn.
   alignas(64) guarded_number size_;                       // entries in the index
   guarded_number openings_;                               // entries that are `opening`
   std::uint32_t opens_in_driver_ = 0;                     // opens that the driver is working on
   std::uint32_t until_hints_ = 1;                         // entries to become hittable before the hints are adjusted
   std::atomic<std::size_t> open_not_hittable_{0};         // entries that are live or evicting, and not hittable
-  index::entry_list reusable_{index::list_id::reusable};  // live and to be kept, leased or not: the hand goes round
+  index::entry_list reusable_{index::list_id::reusable};  // live and to be kept: the ring of the hand
 
   index::entry_list leased_{index::list_id::leased};  // live, to be kept, and pinned when the hand passed
   std::size_t newly_leased_ = 0;                      // the last of them, unsettled; 0 when the mutex is free
   index::entry_list chosen_{index::list_id::chosen};  // evicting, unsettled; empty when the mutex is free
   index::entry_list evicting_{
-      index::list_id::evicting};  // no hits, and no pin before the end: closed when room is needed
+      index::list_id::evicting};  // no hits, and no pin before the end of the cache: closed when room is needed
   index::entry_list retired_{index::list_id::retired};  // draining, unsettled; empty when the mutex is free
   index::entry_list held_{index::list_id::held};        // draining, and pinned when last checked
   entry* next_apart_ = nullptr;                         // from it on, no held entry is `apart`, and all will be
   index::entry_list queued_{index::list_id::queued};    // draining without a pin: closes that are due
   index::entry_list quarantined_{index::list_id::quarantined};
   guarded_number closes_in_flight_;
-  bool saw_transient_ = false;  // a pin that may have been transient, when all entries were last looked at
+  bool saw_transient_ = false;  // whether a pin may have been transient, since `take_doubt`
   std::uint64_t hits_seen_ = 0;
   std::size_t hits_stopped_ = 0;  // quiesces in progress: no entry becomes hittable
   bool ended_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// To `closing`, and from there to `free` or to `quarantined`. And the end of all entries.
+// To `closing`, and from there to `free` or to `quarantined`. Also closes all entries at the end of the cache.
 #include "core/transition.hpp"
 
 #include <cstring>

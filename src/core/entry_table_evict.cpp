@@ -10,8 +10,8 @@ namespace pinfold::core {
 
 namespace {
 
-// How many victims at most are marked at once: a barrier costs more than all the rest, and a request for one that was
-// not needed revives it under the mutex.
+// The largest number of victims marked at once: a barrier costs more than all the rest, and a request for a victim that
+// was not needed revives it under the mutex.
 constexpr std::size_t batch = 64;
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace pinfold::core {
 
 namespace {
 
-// Returns log2(a / b), rounded down, and 0 where a / b is less than 1. A division takes longer than all the rest of its
-// caller.
+// Returns log2(a / b), rounded down, and 0 where a / b is less than 1. A division would take longer than the rest of
+// the caller.
 std::uint32_t floor_of_log2(std::size_t a, std::size_t b) noexcept {
   if (a < b || b == 0) return 0;
   const auto most = std::bit_width(a) - std::bit_width(b);
@@ -20,8 +20,8 @@ std::uint32_t floor_of_log2(std::size_t a, std::size_t b) noexcept {
 
 }  // namespace
 
-// The shift follows the average size: then requests inside a region mostly share a hint, and neighbouring regions do
-// not. A few entries hardly change the average of many, and all shards are asked for it.
+// Sets the shift by the average size, so that requests inside a region mostly share a hint, and neighbouring regions do
+// not. Not after each entry: a few hardly change the average of many, which requires reading all shards.
 void entry_table::adjust_hints() noexcept {
   const auto& room = parts_.room.whole();
   const auto shift = floor_of_log2(room.bytes_now(), room.count_now());

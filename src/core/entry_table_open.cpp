@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From `free` to `opening`, and to what becomes of the open.
+// From `free` to `opening`, and on to the state that results from the open.
 #include "core/entry_table_open.hpp"
 
 #include <pthread.h>
@@ -29,8 +29,8 @@ void entry_table::claim_specially(entry& fresh, const request& what) noexcept {
   if (what.unshared && !what.unbudgeted) parts_.counts.add(counter::unmonitored);
 }
 
-// Marks the entries that overlap the new one, itself included: the one that is published last looks for those that it
-// supersedes, and for one that covers it.
+// Marks the new entry, and those that overlap it and are being opened, too: the one that is published last looks for
+// those that it supersedes, and for one that covers it.
 void entry_table::note_overlap(entry& fresh) noexcept {
   PINFOLD_ASSERT(fresh.now() == entry_state::opening && openings_ > 0,
                  "an entry meets those that were there before it");
@@ -74,7 +74,6 @@ void entry_table::publish_doomed(entry& opening) noexcept {
   hold(opening);
 }
 
-// The entry that is published last looks for those that it covers, and for one that covers it.
 void entry_table::publish_near(entry& live) noexcept {
   supersede(live.covered(), live.access, &live);
   if (covers(live)) retire_covered(live);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// To `draining`: entries that no request may find any more, because their memory is gone, or they are not kept. And
-// what becomes of unsettled entries after the barrier.
+// To `draining`: entries that no request may find any more, because their memory is gone, or they are not kept. Also
+// settles the unsettled entries after the barrier.
 #include "core/transition.hpp"
 
 #include <algorithm>

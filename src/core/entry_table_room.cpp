@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What entries count in the budget, or beside it as a bypass (R7, R12).
+// The room that entries take in the budget, or outside of it as a bypass (R7, R12).
 #include "core/transition.hpp"
 
 namespace pinfold::core {

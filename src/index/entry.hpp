@@ -16,21 +16,21 @@
 
 namespace pinfold::index {
 
-/// Returns the pins in an entry's own counter. Under the policy `fences` all hits pin there. Then adding 0 orders this
-/// read after the word's last change and before every later hit: both sides modify the one variable.
+/// Returns the pins in an entry's own counter. Under the policy `fences` all hits pin there. Adding 0 then orders this
+/// read after the word's last change and before every later hit, since both sides modify the same variable.
 [[nodiscard]] inline std::int32_t counted_in(std::atomic<std::int32_t>& own_pins) noexcept {
   const bool alone = os::barrier_in_use() == os::barrier_policy::fences;
   return alone ? own_pins.fetch_add(0, std::memory_order_acq_rel) : own_pins.load(std::memory_order_acquire);
 }
 
-/// The lists that an entry may be in, one at most.
+/// The lists that an entry may be in, at most one at a time.
 enum class list_id : std::uint8_t {
   none,
   reusable,     ///< live: eviction's hand goes round it
   leased,       ///< live, and pinned when last checked: its next release puts it back into the ring
   chosen,       ///< evicting, not yet sorted by its pins since hits were stopped
   evicting,     ///< evicting: closed when room is needed
-  retired,      ///< draining, and not sorted by its pins since hits were stopped
+  retired,      ///< draining, not yet sorted by its pins since hits were stopped
   held,         ///< draining, and pinned when last checked
   queued,       ///< draining without a pin: its close is due
   quarantined,  ///< the driver refused to close it
@@ -38,7 +38,7 @@ enum class list_id : std::uint8_t {
 
 struct entry;
 
-/// The address of an entry, or null, in 4 bytes. Any thread that may know the entry may use it (`record_page`).
+/// The address of an entry, or null, in 4 bytes. Usable on any thread that may know the entry (`record_page`).
 class entry_link {
  public:
   entry_link() noexcept = default;
@@ -50,10 +50,10 @@ class entry_link {
 };
 
 /// One registration, without the part that a hit reads. Its memory is type-stable: it lies in the page of its record,
-/// and is reused for other entries. `record_page` computes the address, so that no entry stores it.
+/// and is reused only for entries. `record_page` computes the address, so that no entry stores it.
 ///
-/// Guard: the shard's mutex guards everything, with two exceptions: what `detail::record` names, and the fields that
-/// the driver works on, which belong to the one thread that made the entry `opening` or `closing`.
+/// The shard's mutex guards everything except what `detail::record` names and the fields that the driver works on,
+/// which belong to the thread that made the entry `opening` or `closing`.
 struct entry {
   // Links of the list `in`.
   entry_link previous;
@@ -87,19 +87,19 @@ struct entry {
   [[nodiscard]] range covered() const noexcept { return hot()->covered(); }
   void cover(const range& where) noexcept;
 
-  /// Returns where the time is that eviction's hand last found the entry in use; null: it is not kept.
+  /// Returns a pointer to the time when eviction's hand last found the entry in use; null: not kept.
   [[nodiscard]] std::uint32_t* used_at() const noexcept;
 
   /// Returns the local address of `covered().begin`.
   [[nodiscard]] std::uintptr_t data() const noexcept;
 
-  /// Returns the era, which tells an entry claimed before an invalidation was read from one claimed after it
+  /// Returns the era: it distinguishes an entry claimed before an invalidation was read from one claimed after it
   /// (engine_events.cpp). At most `last_era`.
   [[nodiscard]] std::uint32_t era() const noexcept;
   void set_era(std::uint32_t now) noexcept;
   static constexpr std::uint32_t last_era = (1U << 24U) - 1;
 
-  /// The pins that are in no thread's ledger; changed by any thread.
+  /// Returns the count of pins that are not in a ledger; any thread changes it.
   [[nodiscard]] std::atomic<std::int32_t>& own_pins() const noexcept;
 
   void count_hits(std::uint64_t more) noexcept { owner_and_hits.fetch_add(more, std::memory_order_relaxed); }
@@ -116,27 +116,26 @@ struct entry {
     return static_cast<std::int32_t>(owner_and_hits.load(std::memory_order_relaxed) >> hit_bits);
   }
 
-  /// For eviction's hand: whether the entry was hit since the hand last passed.
+  /// Returns, for eviction's hand, whether the entry was hit since the hand last passed.
   [[nodiscard]] bool visited_since_hand() noexcept {
     const bool visited = take_visit() || spared;
     spared = false;
     return visited;
   }
-  /// For the idle sweep: whether the entry was hit since the last sweep.
+  /// Returns, for the idle sweep, whether the entry was hit since the last sweep.
   [[nodiscard]] bool visited_since_sweep() noexcept {
     const bool visited = take_visit() || used;
     used = false;
     return visited;
   }
 
-  /// Whether requests may find the entry.
+  /// Returns whether requests may find the entry.
   [[nodiscard]] bool findable() const noexcept {
     return state == entry_state::live || state == entry_state::evicting || (state == entry_state::opening && !doomed);
   }
 
-  /// Returns all pins: leases, and threads that wait for the opener. Exact when no hit can come in: the
-  /// entry is not hittable, and a barrier (`order_everywhere`) came after that. Then the sum only falls, and 0 is
-  /// final.
+  /// Returns all pins: leases, and threads that wait for the opener. Exact if no hit can add a pin: the entry is not
+  /// hittable, and a barrier (`order_everywhere`) followed. From then on the sum only falls, and 0 is final.
   [[nodiscard]] std::int64_t pins() const noexcept { return counted_in(own_pins()) + detail::ledger::sum(hot()); }
 
   /// Makes a transition of the table in `docs/understand/protocol.md`; any other is a broken invariant.
@@ -161,7 +160,7 @@ struct entry {
   }
 
  private:
-  // Hits set one flag, which eviction's hand and the idle sweep read at different times: each notes a visit for the
+  // Hits set one flag, which eviction's hand and the idle sweep read at different times: each records a visit for the
   // other.
   [[nodiscard]] bool take_visit() noexcept {
     auto& visited = hot()->visited;
@@ -171,8 +170,8 @@ struct entry {
   }
 };
 
-/// Returns the pins, at least 0, and 1 more for the opener of an entry that is being opened. While the entry is
-/// hittable, the sum may be off by concurrent hits and releases.
+/// Returns the pins, at least 0, plus 1 for the opener of an entry that is being opened. While the entry is hittable,
+/// concurrent hits and releases make the sum inexact.
 [[nodiscard]] inline std::uint64_t pins_of(const entry& one) noexcept {
   const auto pins = one.pins() + (one.now() == entry_state::opening ? 1 : 0);
   return pins < 0 ? 0 : static_cast<std::uint64_t>(pins);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A first-in first-out list of entries, linked through the entries themselves.
+/// A first-in first-out list of entries, linked through the entries. Not thread-safe: guarded by the shard's mutex.
 #pragma once
 
 #include "index/record_page.hpp"
@@ -9,7 +9,6 @@
 
 namespace pinfold::index {
 
-/// A list of entries. Not thread-safe: guarded by the shard's mutex.
 class entry_list {
  public:
   explicit entry_list(list_id self) noexcept : self_(self) {}

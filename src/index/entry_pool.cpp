@@ -9,7 +9,7 @@ namespace pinfold::index {
 
 namespace {
 
-// Constructs a record at the first use of its memory, in any cache. No thread reads it before it counts as made.
+// Constructs a record at the first use of its memory, in any cache. No thread reads it before `made` counts it.
 void make(record_page& page, std::uint32_t number) noexcept {
   PINFOLD_ASSERT(number < page.capacity, "a page has so many records");
   new (page.at(number)) record;
@@ -19,7 +19,7 @@ void make(record_page& page, std::uint32_t number) noexcept {
 
 }  // namespace
 
-// A large table goes back to the kernel, where each page costs a system call; a small one is soon used again.
+// Most memory of a large pool goes back to the kernel, at a system call a page; that of a small one is soon used again.
 entry_pool::~entry_pool() {
   constexpr std::size_t small = (std::size_t{1} << 20U) / record_page::bytes;
   std::size_t number = 0;
@@ -38,7 +38,7 @@ entry_pool::chunk entry_pool::make_chunk(std::size_t record_bytes, bool with_tim
   try {
     made.used_at.emplace_front(made.page->capacity);
   } catch (const std::bad_alloc&) {
-    made.used_at.clear();  // the page is more important
+    made.used_at.clear();  // the page is of use without them
   }
   return made;
 }

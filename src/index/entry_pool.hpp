@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory for entries: taken in chunks, reused, and given back only with the pool, so that a racing reader may look at
-/// a dead entry but never at freed memory.
+/// Memory for entries: taken in chunks, reused, and given back only with the pool, so that a racing reader may read a
+/// dead entry but never freed memory.
 #pragma once
 
 #include "index/entry.hpp"
@@ -16,11 +16,11 @@
 
 namespace pinfold::index {
 
-/// A pool of entries. Not thread-safe: guarded by the shard's mutex, except `make_chunk`, which allocates and is
-/// called without it, and `for_each`, which any thread may call as long as the pool lives.
+/// A pool of entries. Not thread-safe: guarded by the shard's mutex, except `make_chunk`, which allocates and is called
+/// without the mutex, and `for_each`, which any thread may call as long as the pool lives.
 class entry_pool {
  public:
-  /// Vectors whose elements stay where they are.
+  /// Vectors whose elements never move.
   using times = std::forward_list<std::vector<std::uint32_t>>;
 
   /// A page of free entries with their records, not yet part of a pool.
@@ -45,20 +45,20 @@ class entry_pool {
 
   [[nodiscard]] bool empty() const noexcept { return free_ == nullptr && fresh_ == nullptr; }
 
-  /// Allocates a page of free entries with records of `record_bytes` bytes, if wanted with a time for each
-  /// (`entry::used_at`). Holds no page when there is no memory, and no times when there is none for them.
+  /// Allocates a page of free entries with records of `record_bytes` bytes, and with `with_times` a time for each
+  /// (`entry::used_at`). Without memory, the page or the times are null.
   [[nodiscard]] static chunk make_chunk(std::size_t record_bytes, bool with_times = false) noexcept;
 
   void adopt(chunk made) noexcept;
 
-  /// Returns a free entry with its fields as new. Requires that the pool is not empty. The entry's state is still
-  /// `free`, and a hit that comes too late may pin its record for a moment.
+  /// Returns a free entry with new fields. Requires that the pool is not empty. The entry's state is still `free`, and
+  /// a late hit may pin its record for a moment.
   [[nodiscard]] entry* take() noexcept;
 
   /// Takes back an entry that is `free`.
   void put(entry* done) noexcept;
 
-  /// Calls `each(record_page&, number)` for all records, used or not.
+  /// Calls `each(record_page&, number)` for all records, in use or not.
   template <class F>
   void for_each(F&& each) const {
     for (record_page* page = pages_.load(std::memory_order_acquire); page != nullptr; page = page->next) {
@@ -77,7 +77,7 @@ class entry_pool {
   const bool imported_;
   entry* free_ = nullptr;
   record_page* fresh_ = nullptr;  // the newest page, while some of its entries were never taken
-  std::uint32_t carved_ = 0;      // entries taken of that page
+  std::uint32_t carved_ = 0;      // entries taken from that page
   std::atomic<record_page*> pages_{nullptr};
   times used_at_;  // of the pages
 };

@@ -23,7 +23,7 @@ std::size_t hit_table::bytes_of(unsigned step) noexcept {
 
 hit_table::memory::memory(unsigned step) noexcept : slots_(nullptr), step_(step) {
   if (step > largest_step) return;
-  // Populated: a page that is read before it is written costs a second fault, which interrupts all other threads.
+  // Populated: reading a page before writing it costs a second fault, which interrupts all other threads.
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
   void* fresh = ::mmap(nullptr, bytes_of(step), PROT_READ | PROT_WRITE, flags, -1, 0);
   if (fresh != MAP_FAILED) slots_ = static_cast<std::atomic<std::uint64_t>*>(fresh);
@@ -49,9 +49,10 @@ class hit_table::places {
   [[nodiscard, gnu::always_inline]] place first() const noexcept {
     return place_of(where_.begin, two ? middle() - 1 : where_.end - 1);
   }
-  // The granule of its last byte.
+  // The granule of the record's last byte.
   [[nodiscard]] place second() const noexcept { return place_of(middle(), where_.end - 1); }
-  // Returns the place of a slot of the record. If a record covered the same part of both, it would be larger than one.
+  // Returns the place of a slot of the record. A record that covered the same part of both granules would be larger
+  // than one.
   [[nodiscard]] place of(std::uint64_t slot) const noexcept {
     const auto one = first();
     return slot << (64 - tag_shift) == one.slot << (64 - tag_shift) ? one : second();
@@ -102,7 +103,7 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
   return behind ? outcome::behind_others : outcome::put;
 }
 
-// Whether a slot among these cannot move on.
+// Returns whether a slot in the range cannot move on.
 [[gnu::noinline]] bool hit_table::layout::any_at_farthest(const std::atomic<std::uint64_t>* from,
                                                           const std::atomic<std::uint64_t>* to) const noexcept {
   for (; from != to; ++from) {
@@ -112,8 +113,8 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
   return false;
 }
 
-// Closes the gap by moving later slots of the same run back, up to one that is at its home. A concurrent reader may
-// miss a slot that moves, and then asks under the mutex.
+// Closes the gap by moving later slots of the same run back, up to a slot that is at its home. A concurrent reader may
+// miss a moving slot, and then looks up under the mutex.
 [[gnu::always_inline]] inline void hit_table::layout::take_out(const place& at) noexcept {
   const auto gone = at.slot | tag_of(at.hash);
   auto gap = home_of(at.hash);
@@ -152,7 +153,7 @@ unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smalle
     next_.take_out(at);
 }
 
-// A record is in both of its places or in none.
+// Keeps a record in both of its places or in none.
 [[gnu::noinline]] bool hit_table::put_second(const record& added) noexcept {
   const places at(added, imported_);
   if (put(at.second()) != outcome::no_room) return true;
@@ -258,8 +259,9 @@ void hit_table::move() noexcept {
   if (end == now_.homes()) change_over();
 }
 
-// Calls `each(slot, home)` for the slots whose homes are next, up to `end`, with their homes in the larger table: in
-// the smaller one those are half of that. A slot in place i may have the home i at most, and there 2i + 1.
+// Calls `each(slot, home)` for the slots with the next homes, up to `end`, and their homes in the larger table: half of
+// such a home is the home in the smaller table. A slot at index i has at most the home i, and 2i + 1 in the larger
+// table.
 template <class F>
 [[gnu::always_inline]] inline void hit_table::for_each_next(std::size_t end, F&& each) const noexcept {
   const auto* const slots = now_.slots;
@@ -278,7 +280,7 @@ template <class F>
   }
 }
 
-// What is in the larger table already has lower hashes.
+// The slots that are already in the larger table have lower hashes.
 void hit_table::copy(std::size_t end) noexcept {
   auto* const into = next_.slots;
   auto to = 2 * moved_;
@@ -297,7 +299,7 @@ void hit_table::read_again(std::size_t end) noexcept {
   });
 }
 
-// Readers of the old table find nothing there, which is harmless: its pages are given back, its addresses are not.
+// Readers of the old table find nothing there, which is harmless: the kernel gets back its pages, not its addresses.
 void hit_table::change_over() noexcept {
   PINFOLD_ASSERT(growing() && (used_ == 0 || moved_ == now_.homes()), "the larger table has all slots");
   now_ = std::exchange(next_, {});

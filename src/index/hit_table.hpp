@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The hash table in which a hit finds its record. It is read without a lock, and a look-up touches one cache line.
+/// The hash table in which a hit finds its record, without a lock; a look-up touches one cache line.
 #pragma once
 
 #include <pinfold/detail/record.hpp>
@@ -18,22 +18,27 @@ namespace pinfold::index {
 using detail::record;
 
 /// A hash table of records, by granules. A record whose size, rounded up to a power of two, is 2^s touches one or two
-/// granules of 2^s bytes and stands in the table under each. A look-up tries its first address's granule in every class
-/// that is in use and not smaller than the request. The word of a slot has the record's address, a few bits of the
-/// hash, and which part of the granule the record covers, in 1/16: so a look-up hardly reads any record but the
-/// matching one, and `erase` reads only the erased one.
+/// granules of 2^s bytes and is in the table under each. A look-up tries its first address's granule in every class in
+/// use that is not smaller than the request. The word of a slot has the record's address, a few bits of the hash, and
+/// which part of the granule the record covers, in 1/16. So a look-up hardly reads any record but the matching one, and
+/// `erase` reads only the erased one.
 ///
-/// The high bits of the hash say at which slot, the *home*, the search begins. The slots are in the order of their
-/// hashes, without gaps between a home and what was put there: so a search ends at the first later hash, and records
-/// come to lie in the same slots in whatever order they were inserted.
+/// Where many records overlap, a search of their granule takes long, and the granule has no room for all. Records after
+/// the first few are also under another *key*, or only there: the page of their first byte, that byte, or their whole
+/// range, the first of these that has room. A look-up tries the keys that are in use first, and so finds a record of
+/// exactly its range however many overlap it.
 ///
-/// The table need not be complete: it says where to look, never that there is nothing. What it finds may be any record
-/// until it is pinned and compared. `insert`, `erase`, `grow` and `move` are guarded by the shard's mutex.
+/// The high bits of the hash give the slot at which the search begins, the *home*. Slots are ordered by hash, without
+/// gaps between a home and the slots inserted for it. So a search ends at the first later hash, and records end up in
+/// the same slots in whatever order they were inserted.
 ///
-/// A table doubles in steps, so that no request waits until all slots are in the larger table: look-ups use the smaller
-/// table until every slot is in the larger one too. The larger table has the same slots in the same order of hashes;
-/// the next hash bit stored in the slot picks the new home. `move` reads the records only when these bits are used up,
-/// at every seventh doubling.
+/// The table may be incomplete: a look-up that finds nothing proves nothing. The record that it finds may be any record
+/// until it is pinned and compared. The shard's mutex guards `insert`, `erase`, `grow` and `move`.
+///
+/// A table doubles in steps, so that no request waits for the whole move: look-ups use the smaller table until the
+/// larger one has every slot too. The larger table has the same slots in the same order of hashes; the next hash bit
+/// stored in the slot picks the new home. `move` reads the records only when these bits are used up, at every seventh
+/// doubling.
 class hit_table {
  public:
   explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }
@@ -41,7 +46,7 @@ class hit_table {
   /// Zeroed memory for a table with 3 * 2^step homes, all of it present.
   class memory {
    public:
-    /// Allocates; holds null when there is no memory.
+    /// Allocates; holds null if there is no memory.
     explicit memory(unsigned step) noexcept;
     memory(memory&& other) noexcept : slots_(std::exchange(other.slots_, nullptr)), step_(other.step_) {}
     memory& operator=(memory&& other) noexcept {
@@ -58,20 +63,20 @@ class hit_table {
     unsigned step_;
   };
 
-  /// Returns the step that the table should grow to before another record goes in, 0 when there is room, or when it
-  /// grows already, or will.
+  /// Returns the step that the table should grow to before the next insert; 0 if there is room, or if the table grows
+  /// already or will grow.
   [[nodiscard]] unsigned wants() const noexcept { return used_ < crowded_from_ || will_grow_ ? 0 : next_step(); }
-  /// Says that the caller gets the memory for that step, and then calls `grow`.
+  /// Announces that the caller allocates the memory for that step, and then calls `grow`.
   void say_will_grow() noexcept { will_grow_ = true; }
   [[nodiscard]] bool growing() const noexcept { return next_.slots != nullptr; }
 
-  /// Begins to grow, if there was memory. If it is `growing` then, the caller has to call `move` until it is not.
+  /// Begins to grow, if there was memory. If the table is `growing` then, the caller must call `move` until it is not.
   void grow(memory larger) noexcept;
 
   /// Puts the next few slots into the larger table. Requires that the table is `growing`.
   void move() noexcept;
 
-  /// Returns false when there is no room, or too much in one place: then the record is found under the mutex only.
+  /// Returns false if there is no room, or too much under each key: the record is then found only under the mutex.
   bool insert(record* added) noexcept;
 
   /// Requires that the record is in the table, with the range that it was inserted with.
@@ -106,15 +111,16 @@ class hit_table {
 
  private:
   // A slot:
-  //   bits 51 to 63  part of the hash: the low bits of the home, and below them `extra_bits` at most
+  //   bits 51 to 63  part of the hash: the low bits of the home, and below them at most `extra_bits`
   //   bits 47 to 50  the first 1/16 of the granule that the record covers
   //   bits 43 to 46  the last 1/16
   //   bits 0 to 42   the record's address / 32
+  // Under another key than a granule, the first part is 15 and the last one 0: no search of a granule stops there.
   static constexpr unsigned record_shift = 5;
   static constexpr unsigned last_shift = 43;
   static constexpr unsigned first_shift = 47;
   static constexpr unsigned tag_shift = 51;
-  static constexpr unsigned extra_bits = 7;  // so 6 bits of the home are left: enough for the distances below
+  static constexpr unsigned extra_bits = 7;  // leaves 6 bits of the home: enough for the distances below
   static constexpr std::size_t home_mask = 63;
   static constexpr std::size_t crowd = 8;          // a record after so many of its granule is also under another key
   static constexpr std::size_t farthest = 30;      // distance of a slot from its home: a search compares homes 31 apart
@@ -140,7 +146,7 @@ class hit_table {
   static std::uint64_t part_of(std::uintptr_t address, unsigned size_class) noexcept {
     return address >> (size_class - 3) & 15U;
   }
-  // Below 3 * 2^62, so that a shift makes it a home of a table with 3 * 2^step of them.
+  // Below 3 * 2^62, so that a shift makes it the home in a table with 3 * 2^step homes.
   static std::uint64_t hash_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
     return hash_in(peer, granule_of(address, size_class), size_class);
   }
@@ -171,7 +177,7 @@ class hit_table {
   class places;
   enum class outcome : std::uint8_t { no_room, put, behind_others };  // of the same hash: `crowd` at least
 
-  /// A table: its slots, and how many bits of a hash lie below the home, and below the part that is in a slot.
+  /// A table: its slots, how many bits of a hash are below the home, and how many below the part stored in a slot.
   struct layout {
     std::atomic<std::uint64_t>* slots = nullptr;
     unsigned home_shift = 0;
@@ -189,7 +195,7 @@ class hit_table {
     [[nodiscard]] std::size_t homes() const noexcept { return homes_in(62 - home_shift); }
     [[nodiscard]] std::size_t home_of(std::uint64_t hash) const noexcept { return hash >> home_shift; }
     [[nodiscard]] std::uint64_t tag_of(std::uint64_t hash) const noexcept { return hash >> tag_from << tag_shift; }
-    // Returns the home of what is in the slot with that index.
+    // Returns the home of the slot's content at that index.
     [[nodiscard]] std::size_t home_at(std::size_t index, std::uint64_t slot) const noexcept {
       return index - ((index - (slot >> (tag_shift + home_shift - tag_from))) & home_mask);
     }
@@ -246,11 +252,11 @@ class hit_table {
   const bool imported_;
   alignas(64) layout now_;
   std::size_t used_ = 0;          // slots
-  std::size_t crowded_from_ = 0;  // the table should grow when so many slots are used
+  std::size_t crowded_from_ = 0;  // the table should grow at this number of used slots
   std::size_t full_from_ = 0;
   layout next_;                 // while the table grows: has exactly the slots whose home in `now_` is below `moved_`
   std::size_t moved_ = 0;       // 0 while the table does not grow
-  bool will_grow_ = false;      // as soon as there is memory
+  bool will_grow_ = false;      // as soon as the memory is allocated
   std::vector<memory> tables_;  // the last one is in use, or will be
   std::array<std::uint32_t, 64> in_class_{};
 

@@ -11,8 +11,7 @@ void range_index::leaf_walk::enter(const void* node) noexcept {
   PINFOLD_ASSERT(depth_ < height_, "a walk goes no deeper than the inner nodes");
   const auto& inner = *static_cast<const range_inner*>(node);
   auto left = inner.reaching(page_) & ((std::uint32_t{2} << inner.before(high_)) - 1);
-  // Seldom more than one child. Children of lesser peers are skipped, but the last of them may end with this peer's
-  // first entries.
+  // Seldom more than one child. Skips children with lesser keys, except the last, which may end with the first matches.
   if ((left & (left - 1)) != 0) left &= ~std::uint32_t{0} << inner.before(low_);
   steps_[depth_++] = {&inner, left};
 }
@@ -33,7 +32,7 @@ const range_leaf* range_index::leaf_walk::next() noexcept {
   return nullptr;
 }
 
-// Descends once for both questions about a new entry: what it overlaps, and where it goes.
+// Answers both questions about a new entry in one descent: what it overlaps, and where it goes.
 bool range_index::find_alone(peer_id peer, const range& where, place& found) const noexcept {
   PINFOLD_ASSERT(where.begin < where.end, "an entry covers at least a byte");
   return one_peer(peer) ? find_alone_among<true>(peer, where, found) : find_alone_among<false>(peer, where, found);
@@ -149,8 +148,8 @@ void range_index::insert_without_room(path& way, range_leaf& leaf, const new_slo
   insert_in_full(way, leaf, slot);
 }
 
-// Returns the leaf for an entry whose key separates leaves: leaves before that key may end with entries that have the
-// same begin and a later end.
+// Returns the leaf for an entry whose key separates leaves: the leaves before that key may end with entries that have
+// the same begin and a later end.
 range_leaf* range_index::leaf_among_equals(path& way, range_leaf& last, const new_slot& added) const noexcept {
   range_leaf* leaf = &last;
   for (path back = way; back.key_before() == key_of(added.peer, added.covered.begin); way = back) {
@@ -256,7 +255,7 @@ void range_index::add_root(range_key key, void* node, std::uint64_t max_end) noe
   PINFOLD_INVARIANT(height_ <= most_levels, "a range index has at most most_levels levels");
 }
 
-// --- the way to a leaf
+// --- the path to a leaf
 
 range_leaf* range_index::leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept {
   PINFOLD_ASSERT(root_ != nullptr, "an index without entries has no leaf");

@@ -14,11 +14,11 @@
 
 namespace pinfold::index {
 
-/// A B+ tree ordered by (peer, begin, end, insertion). Each inner node knows how far each of its children reaches, so
-/// that a search skips every child that cannot reach its range. Inserting, erasing and finding the first match cost
-/// O(log n), and visiting k matches at most O(log n) each. With k ranges of one begin, inserting or erasing one looks
-/// at up to k. About 20 bytes an entry when entries come in order, 26 otherwise. Nodes come from a pool that is filled
-/// outside of the lock.
+/// A B+ tree ordered by (peer, begin, end, insertion). Each inner node stores the largest end of each child, so that a
+/// search skips every child that ends before its range. Inserting, erasing and finding the first match cost O(log n),
+/// and visiting k matches at most O(log n) each. Among k ranges with the same begin, inserting or erasing one compares
+/// up to k. Takes about 20 bytes for each entry if entries come in order, otherwise 26. Nodes come from a pool that is
+/// filled outside of the lock.
 ///
 /// Not thread-safe: guarded by the shard's mutex.
 class range_index {
@@ -29,8 +29,8 @@ class range_index {
   range_index(const range_index&) = delete;
   range_index& operator=(const range_index&) = delete;
 
-  /// Whether so many inserts need no more memory, whatever is erased between them. If not, the caller has to `adopt` a
-  /// chunk of `next_chunk` bytes from `make_chunk`, which needs no lock, and ask again.
+  /// Returns whether that many inserts need no more memory, whatever is erased between them. If not, the caller must
+  /// `adopt` a chunk of `next_chunk` bytes from `make_chunk`, which needs no lock, and call this again.
   [[nodiscard]] bool ready(std::size_t inserts = 1) const noexcept {
     return pool_.has(inserts, inserts * (height_ + 1) + 1);
   }
@@ -40,14 +40,13 @@ class range_index {
 
   /// The place of an entry that overlaps no other.
   class place;
-  /// Finds the place for an entry of that range, which is not empty. Returns false when the entry overlaps others, or
-  /// when that would take longer to tell.
+  /// Finds the place for an entry of that range, which is not empty. Returns false if the entry overlaps others, or if
+  /// finding out would take longer.
   [[nodiscard]] bool find_alone(peer_id peer, const range& where, place& found) const noexcept;
 
   /// Inserts an entry. Requires `ready()`. The entry's key must not change while it is in the index.
   void insert(entry* added) noexcept;
-  /// Inserts an entry at the place that `find_alone` found for its key. Requires that nothing was inserted or erased
-  /// since.
+  /// Inserts an entry at the place that `find_alone` found for its key. Requires that the index has not changed since.
   void insert(entry* added, peer_id peer, const range& where, place& at) noexcept;
 
   /// Erases an entry. Requires that it is in this index.
@@ -55,7 +54,7 @@ class range_index {
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Return how much memory the index has taken, and how much of it is in use.
+  /// Return the bytes that the index has taken, and how many of them are in use.
   [[nodiscard]] std::size_t bytes() const noexcept { return pool_.bytes(); }
   [[nodiscard]] std::size_t bytes_in_use() const noexcept { return pool_.bytes_out(); }
 
@@ -82,17 +81,17 @@ class range_index {
     walk_below(root_, height_, each);
   }
 
-  /// Whether order, separators, reaches and the number of nodes are as they must be everywhere. For tests; O(n).
+  /// Returns whether order, separators, ends and the number of nodes are correct in the whole tree. For tests; O(n).
   [[nodiscard]] bool consistent() const noexcept;
 
  private:
   // More than any tree has: all but one or two nodes of a level are at least a third full.
   static constexpr std::size_t most_levels = 24;
-  static constexpr std::size_t comfortable = 12;  // nodes are merged if both fit in so many slots: room is left
+  static constexpr std::size_t comfortable = 12;  // nodes are merged if both fit in so many slots, which leaves room
 
   struct new_slot;
 
-  // The way from the root to a leaf: each inner node, and which of its children is next.
+  // The path from the root to a leaf: each inner node, and which of its children is next.
   struct path {
     struct step {
       range_inner* node;
@@ -117,7 +116,7 @@ class range_index {
         if (steps[i].at > 0) return steps[i].node->keys[steps[i].at - 1];
       return last_key;
     }
-    /// Whether the next leaf, if there is one, belongs to another peer.
+    /// Returns whether the next leaf, if there is one, belongs to another peer.
     [[nodiscard]] bool last_of(peer_id peer) const noexcept {
       for (std::size_t i = depth; i-- > 0;)
         if (steps[i].at + 1 < steps[i].node->count) return peer_of(steps[i].node->keys[steps[i].at]) != peer;
@@ -155,7 +154,7 @@ class range_index {
   void insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept;
   void insert_without_room(path& way, range_leaf& leaf, const new_slot& slot) noexcept;
 
-  // A walk, in order, over the leaves that may have entries of a peer in a range.
+  // Visits, in order, the leaves that may have such entries.
   class leaf_walk {
    public:
     leaf_walk(const range_index& index, const bounds& in) noexcept
@@ -201,7 +200,7 @@ class range_index {
   static bool insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept;
   void add_node(path& way, range_key key, void* node, std::uint64_t max_end, bool appending) noexcept;
   void add_root(range_key key, void* node, std::uint64_t max_end) noexcept;
-  /// Whether a search can ignore the peers in the keys.
+  /// Returns whether a search can ignore the peers in the keys.
   [[nodiscard]] bool one_peer(peer_id peer) const noexcept { return !many_peers_ && peer == peer_id{}; }
   [[nodiscard]] range_leaf* leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept;
   [[nodiscard]] range_leaf* leaf_before(path& way) const noexcept;

@@ -4,7 +4,7 @@
 
 namespace pinfold::index {
 
-// A walk over all entries in order.
+// Visits all entries in order.
 struct range_index::check {
   range_key before = 0;  // the last key seen, and the end of its range
   std::uintptr_t end_before = 0;

@@ -77,7 +77,7 @@ bool range_index::merge_inner(range_inner& above, std::size_t at) noexcept {
   return false;
 }
 
-// Propagates upwards what changed in the last node of `way`.
+// Propagates upwards the changes in the last node of `way`.
 void range_index::propagate(path& way) noexcept {
   while (way.depth > 1) {
     range_inner* node = way.last().node;

@@ -43,7 +43,7 @@ template <class T, class Key>
 }
 
 /// Up to 15 entries of one peer, ordered by begin, then end. A slot has the begin and a word: the entry's address, and
-/// above it how many pages the range reaches over, counted from the page of its begin. So a search reads hardly any
+/// above it the number of pages that the range spans, counted from the page of its begin. So a search reads hardly any
 /// entry but the matching ones.
 ///
 /// `ends_sorted`: end pages never decrease from slot to slot (true while no range nests), so the last slot before a key
@@ -112,7 +112,7 @@ struct alignas(64) range_leaf {
   /// Returns the position behind all ranges that begin at `at` or before.
   [[nodiscard]] std::size_t position_for(std::uintptr_t at) const noexcept { return before(at + 1); }
 
-  /// Inserts a range that overlaps none of the leaf, so that ends stay as sorted as they are.
+  /// Inserts a range that overlaps none in the leaf; `ends_sorted` stays as it is.
   void insert_alone(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
     PINFOLD_ASSERT(at <= count && count < capacity, "a slot goes into a leaf with room");
     PINFOLD_ASSERT(at == 0 || begin[at - 1] <= first, "no slot before the new one begins later");
@@ -212,32 +212,32 @@ struct alignas(64) range_inner {
   [[nodiscard]] std::size_t before(range_key key) const noexcept { return count_before(keys, key); }
   /// Returns the last child that may have `key`.
   [[nodiscard]] std::size_t child_for(range_key key) const noexcept { return before(key + 1); }
-  /// Returns the same when peer 0 is the only peer.
+  /// As above, when peer 0 is the only peer.
   [[nodiscard]] std::size_t child_for(std::uintptr_t begin) const noexcept { return count_before(keys, begin + 1); }
 
   [[nodiscard]] bool are_ends_sorted() const noexcept {
     return std::is_sorted(max_end.begin(), max_end.begin() + static_cast<std::ptrdiff_t>(count));
   }
-  /// Whether any child before `at` reaches beyond the start of page `from`.
+  /// Returns whether a child before `at` ends after the start of page `from`.
   [[nodiscard]] bool reached_before(std::size_t at, std::uint64_t from) const noexcept {
     if (at == 0) return false;
     if (ends_sorted) return max_end[at - 1] > from;
     return std::any_of(max_end.begin(), max_end.begin() + static_cast<std::ptrdiff_t>(at),
                        [&](std::uint64_t one) { return one > from; });
   }
-  /// Notes that a child reaches at least to `page`.
+  /// Raises the end of a child to at least `page`.
   void raise_max_end(std::size_t at, std::uint64_t page) noexcept {
     PINFOLD_ASSERT(at < count, "only a child in use reaches anywhere");
     if (max_end[at] >= page) return;
     max_end[at] = page;
     if (at + 1 < count && max_end[at + 1] < page) ends_sorted = false;
   }
-  /// The same for a range that overlaps no other. Requires that all children are of one peer.
+  /// As `raise_max_end`, for a range that overlaps no other. Requires that all children are of one peer.
   void raise_max_end_alone(std::size_t at, std::uint64_t page) noexcept {
     PINFOLD_ASSERT(at < count, "only a child in use reaches anywhere");
     if (max_end[at] < page) max_end[at] = page;
   }
-  /// Sets how far a child reaches. Returns whether that is a change.
+  /// Sets the end of a child. Returns whether that is a change.
   bool set_max_end(std::size_t at, std::uint64_t page) noexcept {
     PINFOLD_ASSERT(at < count, "only a child in use reaches anywhere");
     if (max_end[at] == page) return false;
@@ -246,7 +246,7 @@ struct alignas(64) range_inner {
     return true;
   }
 
-  /// Returns a bit for each child that reaches beyond the start of page `from`.
+  /// Returns a bit for each child that ends after the start of page `from`.
   [[nodiscard]] std::uint32_t reaching(std::uint64_t from) const noexcept {
     const auto from_four = [&](std::size_t i) {
       const auto bit = [&](std::size_t j) { return std::uint32_t{from < max_end[i + j]} << j; };
@@ -283,8 +283,7 @@ struct alignas(64) range_inner {
     keys[count - 1] = last_key;
     if (!ends_sorted) recompute_ends_sorted();
   }
-  /// Moves the children from `at` on, of which there is at least one, to `fresh`. Returns the key between the two
-  /// nodes.
+  /// Moves the children from `at` on, at least one, to `fresh`. Returns the key between the two nodes.
   range_key split(std::size_t at, range_inner& fresh) noexcept {
     PINFOLD_ASSERT(at > 0 && at < count, "both nodes keep a child");
     const auto between = keys[at - 1];

@@ -34,7 +34,7 @@ class range_node_pool {
   range_node_pool(const range_node_pool&) = delete;
   range_node_pool& operator=(const range_node_pool&) = delete;
 
-  /// Allocates a chunk of so many bytes (`next_chunk`). The chunk is false when there is no memory.
+  /// Allocates a chunk of `bytes` bytes (`next_chunk`). The chunk is false if there is no memory.
   [[nodiscard]] static chunk make_chunk(std::size_t bytes) noexcept;
 
   /// Returns how large the next chunk should be: small at first.
@@ -42,7 +42,7 @@ class range_node_pool {
 
   void adopt(chunk made) noexcept;
 
-  /// Whether there is room for so many leaves and inner nodes.
+  /// Returns whether there is room for that many leaves and inner nodes.
   [[nodiscard]] bool has(std::size_t leaves, std::size_t inners) const noexcept {
     if (leaves + 2 * inners <= fresh_units_) [[likely]]
       return true;

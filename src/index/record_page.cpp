@@ -13,7 +13,7 @@ namespace pinfold::index {
 
 namespace {
 
-// Control blocks and pages that are not in use. A child of fork makes a new store: in its parent, another thread may
+// Control blocks and pages that are not in use. A child of fork(2) makes a new store: another thread of its parent may
 // have held the mutex.
 struct store {
   os::mutex guard;
@@ -27,7 +27,7 @@ struct store {
 };
 
 std::atomic<store*> current{nullptr};
-std::atomic<std::uint32_t> mappings{0};  // a child continues, as its parent's pages have numbers
+std::atomic<std::uint32_t> mappings{0};  // a child continues: its parent's pages keep their numbers
 
 store* store_here() noexcept try {
   const auto process = invalidation::event_log::here().process();

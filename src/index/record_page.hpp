@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Type-stable memory for records, and the way from a record to its shard.
+/// Type-stable memory for records, and the link from a record to its shard.
 #pragma once
 
 #include "index/entry.hpp"
@@ -20,33 +20,33 @@ namespace pinfold::index {
 using detail::record;
 
 /// A shard's mutex, and a pointer to the shard while it exists. A thread that gave a pin back may look for the shard
-/// after its engine has ended, so control blocks are never freed, but reused.
+/// after its engine has ended, so control blocks are never freed, only reused.
 struct alignas(64) control_block {
   explicit control_block(std::uint64_t of) noexcept : process(of) {}
 
   os::mutex guard;
   core::shard* home PINFOLD_GUARDED_BY(guard) = nullptr;
-  std::atomic<const void*> engine{nullptr};  ///< the shard's engine, only to be compared
-  const std::uint64_t process;    ///< the event log's number for it; late threads read it while the block is reused
-  control_block* next = nullptr;  ///< when it is unused
+  std::atomic<const void*> engine{nullptr};  ///< the shard's engine, only compared
+  const std::uint64_t process;    ///< its number in the event log; late threads read it while the block is reused
+  control_block* next = nullptr;  ///< while unused
 };
 
-/// The header of a page of records. The records follow it, close together, as hits look at nothing else; then an entry
-/// for each record, and at the end of the page their own pin counters. Pages are never unmapped, but reused for records
-/// of the same size: a late reader sees a record, though perhaps another cache's. The pin counters keep their values: a
-/// ledger may make up for them (a lease that one thread pinned in a slot and another thread gave back), so that only
-/// their sum is 0 when no thread holds the record.
+/// The header of a page of records. The records follow it, close together, as hits read nothing else; then an entry for
+/// each record; at the end of the page, the entries' own pin counters. Pages are never unmapped, only reused for
+/// records of the same size: a late reader sees a record, though perhaps another cache's. The pin counters keep their
+/// values: a ledger may offset them (one thread pinned in a slot, another gave the lease back), so that only their sum
+/// is 0 when no thread holds the record.
 struct alignas(64) record_page {
   static constexpr std::size_t bytes = detail::record_page_bytes;
 
   std::atomic<control_block*> owner{nullptr};
-  record_page* next = nullptr;         ///< of the same owner, or when it is unused
+  record_page* next = nullptr;         ///< of the same owner, or while unused
   std::uint32_t stride = 0;            ///< bytes from one record to the next
   std::uint32_t capacity = 0;          ///< how many records fit
   std::atomic<std::uint32_t> made{0};  ///< how many records were ever made, from the front
   bool imported = false;               ///< whether its records have an `imported_part`; set by its owner
   std::uint32_t entries_from = 0;      ///< bytes from here to the entries
-  const std::uint32_t links_from;      ///< what a link to the page's first byte would be
+  const std::uint32_t links_from;      ///< the value of a link to the page's first byte
   std::uint32_t inverse = 0;           ///< of the stride in units of 32 bytes, times 2^16, rounded up
   /// For each record, when eviction's hand last found it in use, in `ticks`; null: its owner does not keep that.
   std::uint32_t* used_at = nullptr;
@@ -95,8 +95,8 @@ struct alignas(64) record_page {
 static_assert(sizeof(record_page) == 64 && sizeof(entry) == 32, "the documents state the bytes of a cached region");
 
 /// The mappings that record pages lie in, in the order of their numbers. An `entry_link` is a mapping's number, and an
-/// offset in units of 8 bytes. A mapping stays, so a link to an entry is right for as long as the process and its
-/// children live.
+/// offset in units of 8 bytes. A mapping is never removed, so a link to an entry is valid as long as the process and
+/// its children live.
 struct record_mappings {
   static constexpr unsigned offset_bits = 17;
   static constexpr std::size_t largest = (std::size_t{1} << offset_bits) * 8;
@@ -137,7 +137,7 @@ inline peer_id entry::peer() const noexcept {
 }
 
 inline std::uintptr_t entry::data() const noexcept {
-  // Computed with numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
+  // Computed with numbers: local memory may be registered by addresses without an object, in tests even from 0 on.
   if (!record_page::of(this).imported) return hot()->covered().begin;
   return reinterpret_cast<std::uintptr_t>(detail::imported_part_of(*hot()).data);
 }
@@ -170,13 +170,13 @@ inline void entry::set_era(std::uint32_t now) noexcept { index::set_era(*hot(), 
 [[nodiscard]] constexpr std::size_t stride_for(std::size_t bytes) noexcept { return (bytes + 31) / 32 * 32; }
 inline constexpr std::size_t largest_stride = 1024;
 
-// Any thread may call these. The first and the third return null when there is no memory.
+// Any thread may call these. The first and the third return null if there is no memory.
 [[nodiscard]] control_block* take_control_block() noexcept;
 void give_back(control_block* done) noexcept;
 [[nodiscard]] record_page* take_page(std::size_t stride) noexcept;
 void give_back(record_page* done) noexcept;
 /// Gives the memory of its records and entries back to the kernel, before the page is given back: they read as 0 until
-/// the page is used again. What shares the system's page with the header, or with the pin counters, stays.
+/// the page is used again. Keeps the parts that share a system page with the header or with the pin counters.
 void release_memory(record_page& done) noexcept;
 
 }  // namespace pinfold::index
