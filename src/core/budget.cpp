@@ -7,7 +7,7 @@ namespace pinfold::core {
 
 namespace {
 
-// What part of the free room a shard draws at once.
+// A portion is the free room, divided by this and by the number of shards.
 constexpr std::size_t portions = 8;
 
 void raise(std::atomic<std::size_t>& highest, std::size_t now) noexcept {
@@ -31,19 +31,19 @@ budget::budget(std::size_t max_bytes, std::size_t max_count, std::size_t shares,
   for (auto& one : std::span(shares_.get(), count_)) one.home_ = this;
 }
 
-// What no cache uses is for other processes.
+// Gives room that no cache uses to other processes.
 budget::~budget() {
   if (node_ != nullptr) node_->trim();
 }
 
-// Draws what is missing, and a portion beside it while the budget is not tight.
+// Draws the missing room, and also a portion while the budget is not tight.
 bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
   PINFOLD_ASSERT(by.home_ == this, "a share draws from its own budget");
   const std::size_t more_bytes = bytes - std::min(bytes, by.spare_bytes_);
   const std::size_t more_count = count - std::min(count, by.spare_count_);
   os::scoped_lock guard(mutex_);
   by.refusal_ = share::refusal::own_limit;
-  const bool insists = std::exchange(by.insists_, false);  // this once, whatever the answer
+  const bool insists = std::exchange(by.insists_, false);  // once, whatever the result
   if (owed_bytes_.load(std::memory_order_relaxed) != 0 || more_bytes > free_bytes_ || more_count > free_count_)
     return false;
   if (node_ != nullptr && !draw_from_node(by, more_bytes, insists)) return false;
@@ -115,8 +115,8 @@ std::size_t budget::count_now() const noexcept {
   return sum;
 }
 
-// An entry that closes in one shard while another is opened in the next may be in both sums. What is registered never
-// exceeds the limits, but for bytes that are owed.
+// The sums may count both an entry that closes in one shard and the entry that opens in another. So they are capped:
+// the registered amount never exceeds the limits, except for owed bytes.
 void budget::note_peak() const noexcept {
   const auto most = max_bytes_ + std::min(owed_bytes_.load(std::memory_order_relaxed), SIZE_MAX - max_bytes_);
   raise(peak_bytes_, std::min(bytes_now(), most));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Counts what is registered, and limits it (R12).
+/// Counts and limits the registered amount (R12).
 #pragma once
 
 #include "node_budget/membership.hpp"
@@ -17,16 +17,16 @@
 
 namespace pinfold::core {
 
-/// The budget of one cache, and the share of it that each shard of the cache has. What is registered never exceeds the
-/// limits.
+/// The budget of one cache, and the share of it that each shard of the cache has. The registered amount never exceeds
+/// the limits.
 ///
-/// While there is room, a shard draws more than it needs, a *portion*, and mostly takes from that: shards do not write
-/// each other's memory. When a shard finds no room, the budget becomes *tight*: the engine gathers what is left of all
-/// portions, and shards take single amounts and give them back at once, until half of the budget is free again. So
-/// `take` fails after `gathered()` only if there is no room anywhere.
+/// While there is room, a shard draws more than it needs, a *portion*, and mostly takes from that, so that shards do
+/// not write each other's memory. When a shard finds no room, the budget becomes *tight*: the engine gathers what is
+/// left of all portions, and shards take single amounts and give them back at once, until half of the budget is free
+/// again. So `take` fails after `gathered()` only if there is no room anywhere.
 ///
-/// A budget that is part of a node's budget is always tight: what a process takes in advance belongs to all of its
-/// caches, and is in the `membership`.
+/// A budget that is part of a node's budget is always tight: the room that a process takes in advance belongs to all of
+/// its caches, and is in the `membership`.
 class budget {
  public:
   class share;
@@ -38,7 +38,7 @@ class budget {
   budget& operator=(const budget&) = delete;
 
   [[nodiscard]] bool can_ever_hold(std::size_t bytes) const noexcept { return bytes <= max_bytes_ && max_count_ != 0; }
-  /// Whether the node's budget could ever hold that much; true without one.
+  /// Returns whether the node's budget could ever hold that much; true without one.
   [[nodiscard]] bool node_can_ever_hold(std::size_t bytes) const noexcept {
     return node_ == nullptr || (bytes <= node_->max_bytes() && bytes <= node_->process_max());
   }
@@ -50,7 +50,7 @@ class budget {
   }
   [[nodiscard]] std::size_t shares() const noexcept { return count_; }
 
-  /// True when no share holds unused room. If false, a caller whose share found no room calls `tighten`, then
+  /// Returns whether no share holds unused room. If false, a caller whose share found no room calls `tighten`, then
   /// `give_rest` for every share, and then `say_gathered`, while no other thread does so.
   [[nodiscard]] bool gathered() const noexcept { return count_ == 1 || gathered_.load(std::memory_order_acquire); }
   void tighten() noexcept PINFOLD_EXCLUDES(mutex_);
@@ -62,7 +62,7 @@ class budget {
   // Sums over all shares. Any thread.
   [[nodiscard]] std::size_t bytes_now() const noexcept;
   [[nodiscard]] std::size_t count_now() const noexcept;
-  /// The highest sums that were seen. Shards that grow at the same time may be seen a little late.
+  /// Return the highest sums that were seen. The growth of several shards at the same time may be seen a little late.
   [[nodiscard]] std::size_t peak_bytes() const noexcept;
   [[nodiscard]] std::size_t peak_count() const noexcept;
 
@@ -88,8 +88,8 @@ class budget {
   mutable std::atomic<std::size_t> peak_count_{0};
 };
 
-/// A shard's share. Guarded by the shard's mutex, but for `bytes_now` and `count_now`: atomics in relaxed order,
-/// because no reader relies on the order between them.
+/// A shard's share. Guarded by the shard's mutex, except `bytes_now` and `count_now`: atomics in relaxed order, because
+/// no reader relies on the order between them.
 class alignas(64) budget::share {
  public:
   /// Takes room for `count` more entries and `bytes` more bytes, or nothing.
@@ -129,20 +129,20 @@ class alignas(64) budget::share {
 
   [[nodiscard]] std::size_t bytes_now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t count_now() const noexcept { return used_.load(std::memory_order_relaxed); }
-  /// The same, as words, for readers of the process's memory.
+  /// Return the same as words, for readers of the process's memory.
   [[nodiscard]] const std::atomic<std::size_t>& bytes_word() const noexcept { return bytes_; }
   [[nodiscard]] const std::atomic<std::size_t>& count_word() const noexcept { return used_; }
-  /// Why the last `take` failed.
+  /// The reason why the last `take` failed.
   enum class refusal : std::uint8_t {
     none,
     own_limit,  ///< no room in this budget
     node_full,  ///< room in this budget, and none in the node's
-    gives_way,  ///< another process wants room, and this one has more than its even share, or it is that one's turn
+    gives_way,  ///< another process wants room: it has its turn, or this one has more than its even share
   };
   [[nodiscard]] refusal why() const noexcept { return refusal_; }
-  /// The next `take` does not give way.
+  /// Makes the next `take` not give way.
   void insist() noexcept { insists_ = true; }
-  /// Whether there is no other share.
+  /// Returns whether there is no other share.
   [[nodiscard]] bool alone() const noexcept { return home_->count_ == 1; }
   [[nodiscard]] const budget& whole() const noexcept { return *home_; }
 

@@ -20,7 +20,7 @@ struct table {
 
 std::atomic<table*> current{nullptr};
 
-// Where the kernel cannot wipe (before Linux 4.14), a child lacks the numbers that its parent had.
+// Used where the kernel cannot wipe (before Linux 4.14): a child cannot take the numbers that its parent had.
 constinit table not_wiped;
 
 table& here() noexcept {
@@ -29,7 +29,7 @@ table& here() noexcept {
   return current.compare_exchange_strong(found, &not_wiped, std::memory_order_acq_rel) ? not_wiped : *found;
 }
 
-// Threads that call this at the same time may all forget the hints: there is no lock, as one could be held at a fork.
+// Threads that call this at the same time may all clear the hints: no lock, because it could be held at a fork.
 std::atomic<bool>* numbers() noexcept {
   table& all = here();
   if (!all.hints_forgotten.load(std::memory_order_acquire)) {

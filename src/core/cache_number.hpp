@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Numbers that tell the caches of a process apart in the words of their records.
+/// Numbers that distinguish the caches of a process in the words of their records.
 #pragma once
 
 #include <pinfold/detail/ledger.hpp>
@@ -12,9 +12,9 @@ namespace pinfold::core {
 
 /// A number that no other living cache of this process has, or 0 when none is free. The destructor gives it back.
 ///
-/// The taken numbers are written down in a page that the kernel wipes in a child of fork(2), so that a child has all of
-/// them. As a child's copies of its parent's records stay hittable, the first cache of a child makes all threads forget
-/// their hints. Thread-safe.
+/// The table of taken numbers is in a page that the kernel wipes in a child of fork(2), so that a child can take all
+/// numbers. A child's copies of its parent's records stay hittable, so the first cache of a child clears the hints of
+/// all threads. Thread-safe.
 class cache_number {
  public:
   cache_number() noexcept;

@@ -18,7 +18,6 @@ namespace pinfold::core {
 /// that begins to wait announces itself, passes a barrier on all threads, and checks its condition once more.
 class change_signal {
  public:
-  /// One thread that waits.
   class waiter {
    public:
     explicit waiter(change_signal& on) noexcept : on_(on) {}
@@ -31,14 +30,14 @@ class change_signal {
     waiter& operator=(const waiter&) = delete;
 
     [[nodiscard]] bool begun() const noexcept { return begun_; }
-    /// Announces the thread. Then it has to pass a barrier, and to check its condition again.
+    /// Announces the thread, which must then pass a barrier and check its condition again.
     void begin() noexcept {
       PINFOLD_ASSERT(!begun_, "a thread announces itself once");
       begun_ = true;
       on_.waiters_.fetch_add(1, std::memory_order_seq_cst);
       seen_ = on_.changes();
     }
-    /// Says that there was no barrier: a thread may have looked for waiters too early.
+    /// Notes that there was no barrier: a thread that notifies may have looked for waiters too early.
     void distrust() noexcept { trusts_ = false; }
     /// Waits for a change since the last check. Returns false when none came in time.
     [[nodiscard]] bool wait(deadline until) noexcept {
@@ -55,7 +54,7 @@ class change_signal {
     std::uint64_t seen_ = 0;
   };
 
-  /// Any thread, after the change. It may hold a shard's mutex.
+  /// Wakes the waiters. Called after the change, on any thread, which may hold a shard's mutex.
   void notify() noexcept {
     if (waiters_.load(std::memory_order_relaxed) == 0) [[likely]]
       return;

@@ -114,7 +114,7 @@ class shared_counters {
   mutable std::atomic<std::uint64_t> peak_leases_{0};
 };
 
-/// A number that is changed under a shard's mutex, and may be read without it: then it may be old.
+/// A number that threads change under a shard's mutex, and may read without it: then it may be old.
 class guarded_number {
  public:
   operator std::size_t() const noexcept { return value_.load(std::memory_order_acquire); }

@@ -12,8 +12,8 @@
 namespace pinfold::core {
 
 /// How long a call waits for pins that may be transient. A thread inside a failing hit gives its pin back some
-/// instructions later, once it runs. A lease's pin looks the same, so this bounds what a refusal costs. Tests make it
-/// longer.
+/// instructions later, once it runs. A lease's pin looks the same, so this bounds the time that a refusal takes. Tests
+/// make it longer.
 inline std::chrono::microseconds longest_transient_pin{5000};
 
 /// The deadlines of one call, fixed when the call first waits: most calls never wait, and reading the clock costs as

@@ -36,7 +36,7 @@ constexpr char counter_list[] =
 static_assert(std::ranges::count(counter_list, ' ') + 1 == static_cast<int>(counter::count_));
 constinit auto counter_names = std::to_array(counter_list);
 
-// Of `entry`: bit-fields have no offset. They begin behind the last byte that has one, with the lowest bit.
+// The bit-fields of `entry`, which have no offset, begin behind the last byte that has one, with the lowest bit.
 constexpr std::size_t flags_offset = offsetof(entry, access) + 1;
 
 constinit debugging::record_layout records{

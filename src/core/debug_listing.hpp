@@ -13,11 +13,10 @@
 
 namespace pinfold::core {
 
-/// An engine's place in the list that `debugging::table` points to. Nothing waits for a reader: it copies what it
-/// finds, and checks that.
+/// An engine's place in the list that `debugging::table` points to. Engines do not wait for readers: a reader copies
+/// what it finds, and checks the copy.
 class debug_listing {
  public:
-  /// What an engine tells about itself.
   struct facts {
     const void* engine;
     const std::atomic<std::uint64_t>& process_now;
@@ -35,7 +34,7 @@ class debug_listing {
   debug_listing(const debug_listing&) = delete;
   debug_listing& operator=(const debug_listing&) = delete;
 
-  /// Says that the cache was destroyed, and leases keep the engine.
+  /// Publishes that the cache was destroyed, and leases keep the engine.
   void say_ended() noexcept { place_->ended.store(1, std::memory_order_relaxed); }
 
  private:

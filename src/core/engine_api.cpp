@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The engine as the caches call it.
+// The functions by which caches call the engine.
 #include "core/engine.hpp"
 #include "invalidation/background_open.hpp"
 #include "monitors/selection/selection.hpp"
@@ -32,8 +32,8 @@ error closed_here(const engine* on) noexcept {
 
 static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_handle_bytes <= index::largest_stride);
 
-// Once for the process: what the environment says does not change. No thread waits for the one that does it: a child of
-// fork(2) may not have that thread.
+// Once for the process, as the environment does not change. Threads do not wait for the thread that does it, which a
+// child of fork(2) may not have.
 void dump_on_signal_if_wanted() {
   static std::atomic<bool> begun{false};
   if (begun.exchange(true, std::memory_order_seq_cst)) return;
@@ -53,8 +53,8 @@ bool fits_in_record(const driver& table) noexcept {
 }  // namespace
 
 // Every function that may wait or call a driver, a monitor or a sink first disables cancellation (`no_cancellation`):
-// it is noexcept, or calls functions that are. The exceptions: `look_up`, and `acquire` where nothing on the way of a
-// plain miss is a cancellation point.
+// it is noexcept, or calls functions that are. The exceptions: `look_up`, and `acquire` if a plain miss meets no
+// cancellation point.
 
 void engine_closer::operator()(engine* closing) const noexcept {
   const no_cancellation guard;

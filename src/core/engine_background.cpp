@@ -10,7 +10,7 @@ void engine::stay() noexcept { owing_.fetch_add(1, std::memory_order_relaxed); }
 
 void engine::stay_no_longer(engine* from) noexcept { destroy(from->leave()); }
 
-// The driver may have opened for this call after the end of the cache closed everything else.
+// The driver may have opened an entry for this call after the end of the cache closed all others.
 void engine::end_background_call() noexcept {
   if (background_.stopped()) {
     for (shard& in : shards_) {

@@ -9,10 +9,10 @@ namespace pinfold::detail {
 
 namespace {
 
-// The entries in the way of an open, by what has to be done about them.
+// The entries in the way of an open, by the action that each needs.
 struct obstacles {
   entry* leased = nullptr;    // pinned
-  entry* moving = nullptr;    // another thread's open or close is at work on it
+  entry* moving = nullptr;    // another thread opens or closes it
   entry* closable = nullptr;  // can be closed now
 
   void add(entry& one, bool due) noexcept {
@@ -33,7 +33,7 @@ struct obstacles {
   }
 };
 
-// How often the driver is asked again because anything was closed in another shard.
+// How often an opener calls the driver again because an entry was closed in another shard.
 constexpr unsigned most_asked = 8;
 
 error as_conflict(error refused) noexcept {
@@ -113,7 +113,7 @@ result<bool> engine_room::clear_overlaps(shard& in, peer_id peer, const range& w
     in.table.visit_overlaps(peer, where, note);
 
     if (found.leased != nullptr) {
-      // While other threads hit, the sum of the pins on a hittable entry proves nothing.
+      // While other threads hit, the sum of the pins on a hittable entry is inexact.
       if (found.leased->now() == entry_state::live && ledger::others() > 0 && evictable(in, *found.leased)) continue;
       if (!wait_for_release(in, watch, end_of_conflict(*found.leased, until)))
         return tl::unexpected(as_conflict(refused));

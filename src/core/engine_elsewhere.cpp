@@ -45,13 +45,13 @@ std::optional<result<grant>> engine_requests::look_in(shard& other, const reques
 }
 
 // After a miss: retires the entries of other shards that the new one covers, and the new one if another thread
-// published an entry in another shard that covers it. Order: publish; if wide, increment `wide_published_`; look. Of
+// published an entry in another shard that covers it. Order: publish; if wide, `count_wide`; look. Of
 // two racing threads at least one sees the other's entry.
 void engine_requests::supersede_elsewhere(shard& in, const record& fresh, const overlaps_elsewhere& other) noexcept {
   if (!other.wide && shards_.map().wide_published() == other.wide_before) [[likely]]
     return;
   const range covered = fresh.covered();
-  const entry& one = index::record_page::entry_of(&fresh);  // pinned by the caller's lease, so it is the same
+  const entry& one = index::record_page::entry_of(&fresh);  // not reused, as the caller's lease pins it
   if (other.wide) {
     shards_.map().count_wide();
     if (!still_findable(in, one)) return;

@@ -16,7 +16,7 @@ range hull(const range& a, const range& b) noexcept { return {std::min(a.begin, 
 core::extent_to_open engine_opening::plain_extent(const request& what, const range& extent,
                                                   const lookup_result& seen) noexcept {
   const auto access = what.need | seen.around;
-  // Rounding to pages would give a peer access to memory beside the request.
+  // Rounding to pages would give a peer access to memory outside of the request.
   if (any_remote(access) && !(what.wanted == extent)) return {what.wanted, access, false, false, seen.borrowed};
   return {extent, access, true, false, seen.borrowed};
 }
@@ -30,7 +30,7 @@ core::extent_to_open engine_opening::merged_extent(shard& in, const request& wha
   const extent_to_open alone = plain_extent(what, extent, seen);
   if (!seen.near) return alone;
   extent_to_open both = merged(in, what, alone);
-  // An entry with remote rights extends them to what it is merged with: to the request, but not to its whole pages.
+  // Merging extends an entry's remote access to the request, but must not extend it to the request's whole pages.
   if (any_remote(both.access) && !any_remote(alone.access)) both = merged(in, what, {what.wanted, alone.access, false});
   return both.merged && may_register(what, both) ? both : alone;
 }
@@ -40,7 +40,7 @@ core::extent_to_open engine_opening::merged(shard& in, const request& what, exte
   const auto grow = [&](entry& one) {
     in.mutex.says_held();
     const bool mergeable = one.findable() && one.now() != entry_state::opening && !one.persistent && !one.bypass &&
-                           !in.pending.affects(one) &&  // not marked yet: its memory may be going
+                           !in.pending.affects(one) &&  // not marked yet, but its memory may be going away
                            (options_.merge == merge_policy::overlaps || one.covered().contains(what.wanted));
     if (!mergeable) return false;
     const extent_to_open larger{hull(from.covered, one.covered()), from.access | one.access, false, true};

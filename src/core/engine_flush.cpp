@@ -15,7 +15,7 @@ result<void> engine::close_unpinned(shard& in) noexcept {
   return first ? evicted : first;
 }
 
-// Closes all entries of a shard that no lease holds. A transient pin may keep such an entry open: waits for that.
+// Closes all entries of a shard that no lease holds. A transient pin may keep such an entry open: waits for its end.
 result<void> engine::close_unheld(shard& in, const deadlines& until) noexcept {
   release_watch watch(changes_);
   auto first = retry_quarantined(in);
@@ -36,7 +36,7 @@ result<void> engine::close_all_unheld() noexcept {
   }
   if (auto finished = wait_for_closes(); first) first = finished;
   if (!first) return first;
-  for (shard& in : shards_) {  // what another thread was closing meanwhile, and the driver refused
+  for (shard& in : shards_) {  // closes by other threads, which the driver refused meanwhile
     os::scoped_lock guard(in.mutex);
     auto retried = retry_quarantined(in);
     if (first && !retried) first = retried;
@@ -44,7 +44,7 @@ result<void> engine::close_all_unheld() noexcept {
   return first;
 }
 
-// Waits for closes by other threads: no lease holds those entries either, and the caller wants them gone, too.
+// Waits for closes by other threads: no lease holds those entries either, and the caller wants them closed, too.
 result<void> engine::wait_for_closes() noexcept {
   const deadlines until(options_);
   change_waiter self(changes_);
@@ -85,7 +85,7 @@ void engine::stop_all_hits() noexcept {
   }
 }
 
-// Stops hits first: while hits go on, no count of leases is right, as a lease may come and go between two looks.
+// Stops hits first: while hits go on, no count of leases is right, as a lease may begin and end between two looks.
 result<void> engine::quiesce() noexcept {
   if (auto alone = begin_quiescing(); !alone) return alone;
   catch_up_with_everything();
@@ -108,8 +108,8 @@ result<void> engine::quiesce_without_hits() noexcept {
   return close_all_and_remember();
 }
 
-// Also persistent registrations: a checkpoint must find the driver empty. If a close fails, `restore` brings back what
-// was closed.
+// Closes persistent registrations, too: a checkpoint must find the driver empty. If a close fails, `restore` registers
+// the closed ones again.
 result<void> engine::close_all_and_remember() noexcept try {
   core::being_closed mine{core::remembered_list(driver_.token_bytes(), watched_)};
   begin_remembering(mine);               // first: if memory for it is missing, nothing is closed

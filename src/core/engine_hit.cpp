@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hits. A hit stores a pin in memory of its own thread and only then looks at the record. A thread that wants an entry
-// gone first makes it unhittable, then passes a barrier on all threads, and only then counts the pins.
+// Hits. A hit stores a pin in memory of its own thread and only then looks at the record. A thread that wants to close
+// an entry first clears *hittable*, then passes a barrier on all threads, and only then counts the pins.
 // `docs/understand/protocol.md` has the argument.
 #include "core/engine.hpp"
 #include "core/pin_now.hpp"
@@ -23,7 +23,7 @@ namespace {
   return hit;
 }
 
-// The thread that looks a record up, and for what call of what cache.
+// The thread that looks up a record, the call that it serves, and the number of the cache.
 struct requester {
   ledger* mine;
   asked_by caller;
@@ -35,7 +35,7 @@ struct pinned_record {
   record* found = nullptr;
 };
 
-// Returns what pins a record if it serves the request.
+// Returns a function that pins a record if it serves the request.
 template <class Serves>
 auto pins_if(pinned_record& got, const range& wanted, requester by, const Serves& serves) noexcept {
   return [&got, wanted, by, &serves](record* candidate) {

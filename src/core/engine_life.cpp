@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction, and the end of the engine, which may outlive its cache.
+// Construction, and the end of the engine's memory, which may outlive its cache.
 #include "core/engine.hpp"
 #include "os/barrier.hpp"
 
@@ -44,8 +44,8 @@ engine::engine(const driver& table, cache_options options, core::cache_monitors:
   reaper_.start(run_reaper, this);
 }
 
-// Lets a shard go when its cache has ended and no thread needs it any more: from now on a late release finds no shard.
-// Returns the engine when that was the last thing that needed it: then the caller destroys it.
+// Detaches a shard whose cache has ended and which no thread needs any more: from now on a late release finds no shard.
+// Returns the engine if this shard was the last to need it: then the caller destroys it.
 engine* engine::leave_if_last(shard& in) noexcept {
   if (!in.orphaned || leases_out(in) + in.table.openings() + in.table.closes_in_flight() > 0) return nullptr;
   PINFOLD_ASSERT(in.table.opens_in_driver() == 0, "no thread is in the driver");
@@ -54,7 +54,7 @@ engine* engine::leave_if_last(shard& in) noexcept {
   return leave();
 }
 
-// What the calling thread did may have been the last use of a shard. Requires that the caller itself has not left.
+// Called after the calling thread used shards, possibly as their last user. Requires that the caller has not left.
 void engine::leave_shards() noexcept {
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Serves requests that the hit path did not serve. Nearly all are plain misses: no entry overlaps the memory, there is
-// room for it, and nothing else is due. A plain miss takes the steps of `acquire_generally` in one function, and none
-// of those that other requests need. Where it is not plain before the claim, `acquire_generally` begins anew; after it,
-// `open_claimed` and `finish` go on.
+// room for it, and nothing else is due. `plain_miss` takes the steps of `acquire_generally` in one function, except
+// those that only other requests need. If a request proves not plain before the claim, `acquire_generally` starts over;
+// after it, `open_claimed` and `finish` go on.
 #include "core/engine_open.hpp"
 #include "core/engine_requests.hpp"
 #include "core/pin_now.hpp"
@@ -54,7 +54,7 @@ result<grant> engine_requests::grant_for(const request& what) noexcept {
 [[gnu::always_inline]] inline bool engine_requests::is_plain_in(shard& in, const request& what, const range& extent,
                                                                 lookup_result& seen) noexcept {
   if (!in.table.ready() || in.table.ended() || !in.table.finds_alone(what.peer, extent, seen)) return false;
-  if (in.sweep.wanted()) queue_idle(in);  // changes nothing that `seen` is about
+  if (in.sweep.wanted()) queue_idle(in);  // leaves `seen` valid
   return in.table.first_due() == nullptr;
 }
 

@@ -7,7 +7,7 @@
 
 namespace pinfold::core {
 
-// An engine that is in the list has a cache, so that `begin` may keep its memory.
+// An engine in the list has a cache, so that `begin` may keep its memory.
 bool neighbour::close_idle(const char* driver, const range& where, const detail::engine* asking) noexcept {
   using detail::background_use;
   const auto suits = [&](const neighbour& one) {

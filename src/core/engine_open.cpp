@@ -42,7 +42,7 @@ result<grant> engine_opening::open_claimed(shard& in, entry& fresh, const reques
   if (fresh.bypass || !in.table.take_room(fresh, bytes, 1)) {
     const auto room =
         what.free_room_only && !fresh.bypass ? take_free_room(in, fresh, bytes) : reserve(in, fresh, bytes, 1, until);
-    if (!room) return tl::unexpected(abandon(in, fresh, room.error(), what.free_room_only));  // others look again
+    if (!room) return tl::unexpected(abandon(in, fresh, room.error(), what.free_room_only));  // joiners look again
   }
   if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));  // since the claim
   const auto before = driver_.closes_now();
@@ -59,7 +59,7 @@ result<void> engine_opening::take_free_room(shard& in, entry& fresh, std::size_t
   return {};
 }
 
-// Takes away rights that entries in other shards had when the request looked there, unless they still have them: the
+// Removes access that only entries in other shards had when the request looked there, unless they still have it: the
 // memory may have been replaced since. If it is replaced from now on, the claimed entry is doomed.
 void engine_opening::check_borrowed(shard& in, entry& fresh, const request& what, access_flags borrowed) noexcept {
   auto still = access_flags::none;
@@ -128,7 +128,7 @@ result<void> engine_opening::after_refusal(shard& in, entry& opening, const erro
     return driver_.closed_since(before) ? result<void>{} : tl::unexpected(refused);
   if (refused.code == errc::out_of_resources) return free_resources(in, refused, before, until);
   if (opening.access == what.need) return tl::unexpected(refused);
-  opening.access = what.need;  // the driver may refuse only the rights added from other entries
+  opening.access = what.need;  // the driver may refuse only the access added from other entries
   return {};
 }
 

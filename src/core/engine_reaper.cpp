@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The optional thread that does due closes, and learns by itself of memory that went away (R60).
+// The optional thread that does due closes, and processes events without a request (R60).
 #include "core/engine.hpp"
 
 #include <chrono>
@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds between_looks{50};
 
 }  // namespace
 
-// Whether anything is registered that an event could concern, or that could become idle.
+// Returns whether anything is registered that an event could concern, or that could become idle.
 bool engine::anything_to_watch() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   if (watched_ == nullptr && budget_.node() == nullptr && options_.idle_timeout == std::chrono::milliseconds(0))
     return false;

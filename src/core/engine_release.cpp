@@ -26,7 +26,7 @@ result<void> engine::finish_release(const record* given_back, asked_by caller, s
     if (in == nullptr || page.owner.load(std::memory_order_relaxed) != control) return {};
     in->mutex.says_held();
     engine& home = in->engine;
-    home.changes_.notify();  // threads that wait for room or for a conflict look again
+    home.changes_.notify();  // threads that wait for room or in a conflict look again
     const bool later = home.defers_closes() || !home.may_close(caller, cache);
     entry& freed = index::record_page::entry_of(given_back);
     if (cache == by_lease && freed.in == index::list_id::leased) in->table.put_back(freed);  // even if leases remain
@@ -37,8 +37,8 @@ result<void> engine::finish_release(const record* given_back, asked_by caller, s
   return closed;
 }
 
-// Counts the new pin in the entry. Under the shard's mutex: a thread that sums an entry's pins meanwhile could miss a
-// pin that is counted in another place after the thread has looked there.
+// Counts the new pin in the entry, under the shard's mutex: otherwise a thread that sums the entry's pins could miss a
+// pin that moves to a place that the thread has already read.
 pin engine::pin_again(pin held) noexcept {
   const record* one = record_of(held);
   index::control_block* control = index::record_page::of(one).owner.load(std::memory_order_acquire);
@@ -52,8 +52,8 @@ pin engine::pin_again(pin held) noexcept {
   return reinterpret_cast<pin>(one) | in_entry;
 }
 
-// Whether the release of a pin may call the driver. A `find` may not (R48). Nor may a failed hit of another cache,
-// whose thread may never have used this one (R57): its hint was a record that belongs to this cache by now.
+// Returns whether the release of a pin may call the driver. A `find` may not (R48). Nor may a failed hit of another
+// cache, whose thread may never have used this one (R57): its hint was a record that belongs to this cache by now.
 bool engine::may_close(asked_by caller, std::uint32_t cache) const noexcept {
   return caller == asked_by::acquire && (cache == by_lease || cache == number_);
 }

@@ -167,7 +167,7 @@ result<void> restoration::failure() const noexcept {
 
 namespace pinfold::detail {
 
-// Makes the registration, and gives it back at once: the cache keeps it. Returns false if there is no room for it: a
+// Acquires the registration, and releases it at once: the cache keeps it. Returns false if there is no room for it: a
 // registration that was used less must not evict one that is used now.
 result<bool> engine::restore(const core::restored_now& one) noexcept {
   const auto granted = acquire_generally({.peer = one.what.peer,

@@ -23,7 +23,7 @@ void engine::wait_for_others(core::deadline until) noexcept {
   }
 }
 
-// Closes everything. The sink is told of failures: there is no later call that could try again.
+// Closes all entries. Tells the sink of failures: there is no later call that could try again.
 void engine::close_everything(shard& in) noexcept {
   PINFOLD_ASSERT(in.table.ended() && in.table.settled(), "no request opens or finds anything any more");
   static_cast<void>(retry_quarantined(in));
@@ -34,9 +34,9 @@ void engine::close_everything(shard& in) noexcept {
   static_cast<void>(retry_quarantined(in));
 }
 
-// Closes what the driver has refused to close, again and again until the deadline: a device may be busy.
+// Retries the closes that the driver has refused, until the deadline: a device may be busy.
 void engine::close_refused(core::deadline until) noexcept {
-  for (std::chrono::milliseconds pause{1}; any_quarantined(); pause *= 2) {  // each refusal is told
+  for (std::chrono::milliseconds pause{1}; any_quarantined(); pause *= 2) {  // the sink is told each refusal
     const auto now = std::chrono::steady_clock::now();
     if (now >= until) return;
     std::this_thread::sleep_until(std::min(now + pause, until));
@@ -105,7 +105,7 @@ void engine::leave_to_leases(bool threads_ended) noexcept {
     os::scoped_lock guard(in.mutex);
     in.orphaned = true;
   }
-  // Ends after the engine does, or with it, when a thread is in the driver.
+  // Destroyed after the engine, or with it if a thread is in the driver.
   const std::shared_ptr<void> backend =
       closes_in_flight() == 0 && threads_ended ? driver_.take_backend() : std::shared_ptr<void>();
   for (shard& in : shards_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a miss registers: perhaps more than the request asks for.
+/// The extent that a miss registers: perhaps more than the request asks for.
 #pragma once
 
 #include <pinfold/access.hpp>
@@ -8,12 +8,12 @@
 
 namespace pinfold::core {
 
-/// Returns what `all` has and `less` has not.
+/// Returns the access that `all` has and `less` has not.
 [[nodiscard]] constexpr access_flags without(access_flags all, access_flags less) noexcept {
   return static_cast<access_flags>(static_cast<unsigned>(all) & ~static_cast<unsigned>(less));
 }
 
-/// The range and the rights of a new entry.
+/// The range and the access of a new entry.
 struct extent_to_open {
   range covered;
   access_flags access;

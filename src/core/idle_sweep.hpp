@@ -17,14 +17,14 @@ class idle_sweep {
  public:
   using milliseconds = std::chrono::milliseconds;
 
-  /// Never due when `timeout` is 0.
+  /// Makes a timer, which is never due if `timeout` is 0.
   explicit idle_sweep(milliseconds timeout) noexcept
       : apart_(std::clamp(timeout, milliseconds(0), longest)), last_(ticks()) {}
 
   [[nodiscard]] bool wanted() const noexcept { return apart_ > milliseconds(0); }
   [[nodiscard]] milliseconds apart() const noexcept { return apart_; }
 
-  /// Whether a sweep is due. If so, the next one is due `apart` from now.
+  /// Returns whether a sweep is due. If so, the next one is due `apart_` from now.
   [[nodiscard]] bool due() noexcept {
     if (!wanted()) return false;
     const auto now = ticks();

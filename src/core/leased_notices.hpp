@@ -12,7 +12,7 @@
 
 namespace pinfold::core {
 
-/// How many entries one call marks stale at most, as other threads wait for the mutex.
+/// The largest number of entries that one call marks stale, as other threads wait for the mutex.
 inline constexpr std::size_t most_invalidated = 64;
 
 /// The entries that were marked, to be checked again after the barrier.
@@ -32,7 +32,7 @@ class invalidated_entries {
   std::array<index::entry*, most_invalidated> all_;
 };
 
-/// Notices with copies of what they say, as the entries may be reused before the sink is told.
+/// Notices, with copies of the entries' data, as the entries may be reused before the sink is told.
 class leased_notices {
  public:
   struct notice {

@@ -26,7 +26,7 @@ void clear(std::span<std::uint64_t> hints) noexcept {
   for (auto& hint : hints) std::atomic_ref(hint).store(0, std::memory_order_relaxed);
 }
 
-// The kernel takes whole pages away without a look at them; where it does not, as in locked memory, all are written.
+// The kernel discards whole pages without touching them; if it refuses, as for locked memory, this writes all hints.
 void forget(std::span<std::uint64_t> hints) noexcept {
   const auto page = os::page_bytes();
   const auto before = (page - reinterpret_cast<std::uintptr_t>(hints.data()) % page) % page / sizeof hints[0];
@@ -44,7 +44,7 @@ ledger::ledger() noexcept {
   for (auto& slot : slots_) slot.store(bias, std::memory_order_relaxed);
 }
 
-// An object that gives the ledger back when its thread ends. What the thread pins after that is counted in the entries.
+// Gives the ledger back when its thread ends. Pins that the thread takes after that are counted in the entries.
 struct ledger_owner {
   static void forget_hints() noexcept {
     for (ledger* each = ledger::all.load(std::memory_order_acquire); each != nullptr; each = each->next_)

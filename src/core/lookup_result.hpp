@@ -8,17 +8,16 @@
 
 namespace pinfold::core {
 
-/// The entries found around a request.
 struct lookup_result {
   index::entry* match = nullptr;        ///< can serve the request, at once unless it is still `opening`
   index::entry* other_token = nullptr;  ///< covers the request, but its memory has another token by now
   index::entry* twin = nullptr;         ///< has the request's token, but is hidden
   access_flags around =
-      access_flags::none;  ///< of all entries that contain the request: adds no remote right beyond them (R23)
-  access_flags borrowed = access_flags::none;  ///< of `around`, what only entries in other shards have
+      access_flags::none;  ///< of all entries that contain the request: adds no remote access beyond them (R23)
+  access_flags borrowed = access_flags::none;  ///< the part of `around` that only other shards' entries have
   bool beside = false;                         ///< whether a findable entry overlaps the request
-  bool near = false;   ///< whether a findable entry overlaps what would be registered for the request
-  bool alone = false;  ///< no entry at all overlaps that, and `place` is valid
+  bool near = false;   ///< whether a findable entry overlaps the extent to register for the request
+  bool alone = false;  ///< no entry at all overlaps that extent, and `place` is valid
   index::range_index::place place{};
 };
 

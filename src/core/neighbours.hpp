@@ -18,13 +18,13 @@ class neighbour : public os::listed<neighbour> {
  public:
   explicit neighbour(detail::engine& mine) noexcept : mine_(mine) {}
 
-  /// From now on other engines may call this one, until `leave`. Calls begin only while the engine's cache lives.
+  /// Lets other engines call this one, until `leave`. Calls begin only while the engine's cache lives.
   void join() noexcept { os::process_list<neighbour>::here().join(*this); }
   /// Does nothing before `join`.
   void leave() noexcept { os::process_list<neighbour>::here().leave(*this); }
 
-  /// Makes all engines with a driver of that name but `asking` close what no lease holds there. Returns whether any
-  /// registration was closed. Calls drivers and sinks: requires that the thread holds no mutex.
+  /// Makes all engines with a driver of that name but `asking` close the registrations there that no lease holds.
+  /// Returns whether any registration was closed. Calls drivers and sinks: requires that the thread holds no mutex.
   static bool close_idle(const char* driver, const range& where, const detail::engine* asking) noexcept;
 
  private:

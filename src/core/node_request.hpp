@@ -9,7 +9,7 @@
 
 namespace pinfold::core {
 
-/// What one request has told the node's budget, which it takes back at its end. Without a node's budget, nothing.
+/// The notices of one request to the node's budget, which it withdraws at its end. Without a node's budget, none.
 class node_request {
  public:
   node_request(node::membership* node, std::size_t bytes) noexcept : node_(node), waiting_{.bytes = bytes} {
@@ -24,7 +24,7 @@ class node_request {
 
   [[nodiscard]] node::membership* node() const noexcept { return node_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return waiting_.bytes; }
-  /// Returns whose turn it is to have the room that this one asks for.
+  /// Returns whose turn it is to take the room that this request needs.
   [[nodiscard]] node::turn whose_turn() const noexcept { return node_->whose_turn(waiting_.bytes, &waiting_); }
   void note_turn() noexcept { node_->note_turn(waiting_); }
   void note_refusal() noexcept { node_->note_refusal(waiting_); }

@@ -27,7 +27,7 @@ class open_waiter {
   open_waiter& operator=(const open_waiter&) = delete;
 
   /// `outdated`: a registration was closed since the driver was asked, perhaps before a waiter's request, so that the
-  /// driver might answer otherwise now.
+  /// driver might answer differently now.
   static void tell(open_waiter* all, const index::entry& failed, const error& why, bool outdated) noexcept {
     for (open_waiter* one = all; one != nullptr; one = one->next_) {
       if (&one->on_ != &failed) continue;
@@ -36,7 +36,7 @@ class open_waiter {
     }
   }
 
-  /// Whether any thread still waits for the open of `on`.
+  /// Returns whether any thread still waits for the open of `on`.
   [[nodiscard]] static bool waits(const open_waiter* all, const index::entry& on) noexcept {
     while (all != nullptr && &all->on_ != &on) all = all->next_;
     return all != nullptr;

@@ -14,14 +14,14 @@ namespace pinfold::core {
 
 namespace {
 
-// /proc/pid/pagemap (Documentation/admin-guide/mm/pagemap.rst): a word a page, with the frame in the lower bits, which
-// reads as 0 without the privilege.
+// /proc/pid/pagemap (Documentation/admin-guide/mm/pagemap.rst): one word per page, with the frame in the lower bits,
+// which reads as 0 without the privilege.
 constexpr std::uint64_t present = std::uint64_t{1} << 63U;
 constexpr std::uint64_t frame = (std::uint64_t{1} << 55U) - 1;
 
 os::file open_pagemap() noexcept { return os::file(::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC)); }
 
-// FNV-1a over words, and a last mixing: enough to tell frames apart that were not chosen to collide.
+// FNV-1a over words, and a final mix: enough to distinguish frames that were not chosen to collide.
 std::uint64_t mixed(std::uint64_t so_far, std::uint64_t word) noexcept {
   so_far = (so_far ^ word) * 0x100000001b3ULL;
   return so_far ^ so_far >> 29U;

@@ -30,10 +30,10 @@ class page_audit {
   /// Allocates.
   void note(const void* of, const range& memory) noexcept;
 
-  /// Whether it is time for a check.
+  /// Returns whether it is time for a check.
   [[nodiscard]] bool due() noexcept { return counted_.fetch_add(1, std::memory_order_relaxed) % one_in_ == 0; }
 
-  /// Returns false when other pages are there now, or none; true also where `of` was never noted.
+  /// Returns false if other pages are there now, or none; true also if `of` was never noted.
   [[nodiscard]] bool same(const void* of, const range& memory) noexcept;
 
  private:

@@ -15,8 +15,8 @@
 namespace pinfold::core {
 
 /// A few pending invalidations, each with an era. An entry that was claimed before an invalidation was read is affected
-/// by it; an entry claimed later, in the same place, is not. Eras are small numbers in the entries. They increase only
-/// when an entry is claimed while an invalidation is pending, so there are plenty.
+/// by it; an entry claimed later, at the same address, is not. Eras are small numbers in the entries. They increase
+/// only when an entry is claimed while an invalidation is pending, so there are plenty.
 ///
 /// Not thread-safe: guarded by the shard's mutex.
 class pending_invalidations {

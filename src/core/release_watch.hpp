@@ -32,7 +32,7 @@ class release_watch {
     begun_ = true;
     detail::releases_awaited.fetch_add(1, std::memory_order_seq_cst);
   }
-  /// Waits for other changes than releases, too.
+  /// Returns the waiter, which waits for changes other than releases, too.
   [[nodiscard]] change_signal::waiter& changes() noexcept { return changes_; }
 
  private:

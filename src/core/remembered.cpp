@@ -46,7 +46,7 @@ void remembered_list::reserve(std::size_t more) {
 void remembered_list::add(const remembered& one, const std::byte* token) noexcept {
   PINFOLD_ASSERT(room() > 0 && tokens_.capacity() - tokens_.size() >= token_bytes_, "the caller has made room");
   all_.push_back(one);
-  if (registered_ != nullptr) registered_->add(one.where);  // prepared: it was registered
+  if (registered_ != nullptr) registered_->add(one.where);  // prepared when it was registered
   if (token_bytes_ == 0) return;
   all_.back().token = tokens_.size() / token_bytes_;
   tokens_.insert(tokens_.end(), token, token + token_bytes_);
@@ -74,8 +74,8 @@ bool remembered_list::complete(const remembered_list& older) noexcept {
   return both;
 }
 
-// With much to forget and much to restore, a walk through the list for each would take too long: what is gone is noted,
-// until there are more notes than registrations.
+// With many ranges to forget, a walk through a long list for each would take too long: notes the ranges, until there
+// are more notes than registrations.
 void remembered_list::forget(peer_id peer, const range& gone) noexcept {
   if (all_.empty()) return;
   try {

@@ -26,7 +26,7 @@ struct remembered {
   range where;  ///< what the entry covered
   access_flags access;
   bool persistent;
-  bool visited;           ///< hit since the clock of eviction last passed
+  bool visited;           ///< hit since the hand of the eviction clock last passed
   std::uint64_t hits;     ///< as `entry_info::hits` counts them
   std::uint32_t age;      ///< time since the open, in ticks
   std::size_t token = 0;  ///< the position of its token among all tokens
@@ -37,7 +37,7 @@ struct restored_now {
   remembered what{};
   alignas(std::max_align_t) std::array<std::byte, max_handle_bytes> token;
   detail::said_meanwhile meanwhile;
-  restored_now* next = nullptr;  ///< of those that are being made
+  restored_now* next = nullptr;  ///< links the registrations that are being made
 };
 
 /// A call that withdraws memory: it visits the shards because the memory is gone, or need not be kept any more. Until
@@ -50,11 +50,11 @@ struct withdrawal {
   withdrawal* next = nullptr;  ///< links the withdrawals that have not ended
 };
 
-/// A list of registrations with their tokens. What is listed counts as registered, so that events on it are posted,
-/// also those that come before the memory goes. Not thread-safe.
+/// A list of registrations with their tokens. Listed memory counts as registered, so that events on it are posted, also
+/// those that come before the memory goes. Not thread-safe.
 class remembered_list {
  public:
-  /// `token_bytes`: of the driver's table. `registered`: where to count; null for imports.
+  /// `token_bytes`: of the driver's table. `registered`: the filter to count in; null for imports.
   explicit remembered_list(std::size_t token_bytes, invalidation::registered_filter* registered) noexcept
       : token_bytes_(token_bytes), registered_(registered) {}
   remembered_list(const remembered_list&) = delete;
@@ -71,19 +71,17 @@ class remembered_list {
   void reserve(std::size_t more);
   /// Adds one. Requires room. Copies the token.
   void add(const remembered& one, const std::byte* token) noexcept;
-  /// Sorts the list by use, and adds what `older` has beyond it, as used least. Returns false, and adds
+  /// Sorts the list by use, and adds registrations that only `older` has, as least used. Returns false, and adds
   /// nothing, without memory for that.
   [[nodiscard]] bool complete(const remembered_list& older) noexcept;
 
-  /// Removes what touches the peer's memory in `gone`.
+  /// Removes registrations that touch the peer's memory in `gone`.
   void forget(peer_id peer, const range& gone) noexcept;
-  /// Removes what touches any of these.
   void forget(const gone_ranges& gone) noexcept;
-  /// Removes what was only noted as gone: from now on `size` counts what can be taken.
+  /// Removes registrations that were only noted as gone: from now on `size` counts those that can be taken.
   void forget_noted() noexcept;
-  /// Ends the persistence of what touches the memory.
+  /// Ends the persistence of registrations that touch the memory.
   void unpersist(peer_id peer, const range& where) noexcept;
-  /// Ends the persistence of what touches any of these.
   void unpersist(const gone_ranges& where) noexcept;
   /// Applies the call to the list.
   void apply(const withdrawal& call) noexcept;
@@ -109,13 +107,13 @@ class remembered_list {
   gone_ranges gone_;
 };
 
-/// What a `quiesce` lists and closes. What is said meanwhile concerns it, too.
+/// The registrations that a `quiesce` lists and closes, and the memory that is withdrawn meanwhile.
 struct being_closed {
-  remembered_list list;  ///< of the thread that calls `quiesce`
-  // Guarded as the engine's list is.
+  remembered_list list;  ///< used by the thread that calls `quiesce`
+  // Guarded by the mutex of `quiesced`.
   gone_ranges gone{};
   gone_ranges unpersisted{};
-  bool lost = false;  ///< there was no memory to note all that was said
+  bool lost = false;  ///< there was no memory to note every withdrawal
   being_closed* next = nullptr;
 
   /// Notes the withdrawal, or sets `lost`.

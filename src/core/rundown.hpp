@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Lets calls in until an object ends, and waits for those that are inside.
+/// Admits calls until an object ends, and waits for those in progress.
 #pragma once
 
 #include "core/deadlines.hpp"
@@ -12,10 +12,10 @@
 
 namespace pinfold::core {
 
-/// Counts the calls of background threads. Thread-safe.
+/// Counts calls of background threads, or such threads. Thread-safe.
 class rundown {
  public:
-  /// Lets a call in; returns false after `stop`.
+  /// Admits one call; returns false after `stop`.
   [[nodiscard]] bool enter() noexcept {
     const std::scoped_lock guard(mutex_);
     if (stopped_) return false;
@@ -32,12 +32,12 @@ class rundown {
     return stopped_;
   }
 
-  /// Lets no call in any more.
+  /// Refuses further calls.
   void stop() noexcept {
     const std::scoped_lock guard(mutex_);
     stopped_ = true;
   }
-  /// Waits until no call is inside. Returns false when the deadline came first.
+  /// Waits until no call is in progress. Returns false if the deadline came first.
   [[nodiscard]] bool wait_until(deadline until) noexcept {
     std::unique_lock guard(mutex_);
     return empty_.wait_until(guard, until, [this] { return inside_ == 0; });

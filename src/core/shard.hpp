@@ -50,10 +50,10 @@ class owned_control_block {
 };
 
 /// The entries of the addresses that `shard_map` gives to this shard. Two shards have no entry, no record and no list
-/// in common; only the budget, the levels in use and the hits' view are the whole cache's. A thread holds the mutex of
-/// one shard at a time, or takes those of all shards in their order.
+/// in common; only the budget, the levels in use and the hits' view belong to the whole cache. A thread holds the mutex
+/// of one shard at a time, or takes those of all shards in their order.
 struct alignas(64) shard {
-  /// What all shards of a cache share.
+  /// The parts that all shards of a cache share.
   struct common {
     detail::hit_view& view;
     const std::atomic<bool>& hits_need_the_mutex;
@@ -93,7 +93,7 @@ struct alignas(64) shard {
   wait_table waiting PINFOLD_GUARDED_BY(mutex);
   idle_sweep sweep PINFOLD_GUARDED_BY(mutex);
   open_waiter* open_waiters PINFOLD_GUARDED_BY(mutex) = nullptr;
-  bool drained PINFOLD_GUARDED_BY(mutex) = false;       ///< the end of the cache closes what is open
+  bool drained PINFOLD_GUARDED_BY(mutex) = false;       ///< the end of the cache closes all entries
   bool orphaned PINFOLD_GUARDED_BY(mutex) = false;      ///< the cache has ended
   bool hits_stopped PINFOLD_GUARDED_BY(mutex) = false;  ///< for good: the kernel refused the barrier
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which shard of a cache has the registrations of which addresses.
+/// Maps addresses to the shards of a cache.
 #pragma once
 
 #include "os/check.hpp"
@@ -20,8 +20,8 @@ namespace pinfold::core {
 using shard_set = std::uint64_t;
 
 /// Addresses are divided into *cells* of 2 MiB; larger cells have 128 MiB, 8 GiB, and everything. A range belongs to
-/// the smallest cell that contains it, and the cell's hash chooses the shard. So what contains a range, or overlaps it,
-/// is found in a few shards. Thread-safe.
+/// the smallest cell that contains it, and the cell's hash chooses the shard. So the entries that contain or overlap a
+/// range are in a few shards. Thread-safe.
 class shard_map {
  public:
   static constexpr std::size_t most_shards = pinfold::most_shards;
@@ -50,18 +50,18 @@ class shard_map {
   [[nodiscard]] std::size_t shard_at(unsigned level, std::uintptr_t address) const noexcept {
     return hashed(level == last_level ? 0 : address >> cell_bits[level], level);
   }
-  /// The same for the smallest cells.
+  /// Returns the shard of the smallest cell in which an address lies.
   [[nodiscard]] std::size_t shard_at_smallest(std::uintptr_t address) const noexcept {
     return hashed(address >> cell_bits[0], 0);
   }
-  /// Whether all entries belong to the smallest cells, or there is one shard: then the shard of the smallest cell has
-  /// all that may contain an address.
+  /// Returns whether all entries belong to the smallest cells, or there is one shard: then the shard of the smallest
+  /// cell has all entries that may contain an address.
   [[nodiscard]] bool smallest_only() const noexcept { return levels_.load(std::memory_order_seq_cst) == 1; }
   [[nodiscard]] std::size_t shard_of(const range& where) const noexcept {
     return one() ? 0 : shard_at(level_of(where), where.begin);
   }
 
-  /// Says that there will be an entry in a cell of this level. Has to come before the entry.
+  /// Announces an entry in a cell of this level. Must come before the entry.
   void use(unsigned level) noexcept {
     PINFOLD_ASSERT(level <= last_level, "cells have four sizes");
     const auto bit = std::uint8_t{1} << level;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Points in the closing code where a test may stop a thread, to let other threads do what must not matter. Hits have
-/// PINFOLD_SYNC_POINT in <pinfold/detail/hit.hpp>.
+/// Points in the closing code where a test may stop a thread while other threads go on: the outcome must not depend on
+/// it. Hits have PINFOLD_SYNC_POINT in <pinfold/detail/hit.hpp>.
 #pragma once
 
 #include <atomic>

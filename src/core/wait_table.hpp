@@ -21,7 +21,7 @@ using deadline = std::chrono::steady_clock::time_point;
 /// releases meanwhile.
 class wait_table {
  public:
-  /// Waits until `what` is notified or the deadline has passed; false when it has.
+  /// Waits until `what` is notified or the deadline has passed; returns false when it has.
   bool wait(const void* what, os::mutex& held, deadline until) noexcept PINFOLD_REQUIRES(held) {
     bucket& mine = bucket_of(what);
     ++mine.waiters;
