@@ -37,7 +37,7 @@ inline constexpr auto crc32c_table = make_crc32c_table();
   return ~value;
 }
 
-/// Returns the value that `handle.check`, its last member, has to have.
+/// Returns the correct value of `handle.check`, its last member.
 template <class Handle>
 [[nodiscard]] std::uint32_t checksum_of(const Handle& handle) noexcept {
   static_assert(std::has_unique_object_representations_v<Handle>);

@@ -46,7 +46,7 @@ result<void> wait_for_reply(const file& socket, const file& process) noexcept {
       return fail_errno(errc::out_of_resources, errno, "cannot wait for the exporter's answer");
     }
     if (ready <= 0) continue;
-    if (watched[0].revents != 0) return {};  // counts even if the exporter ended right after it sent this
+    if (watched[0].revents != 0) return {};  // counts even if the exporter ended right after it sent the reply
     return fail_errno(errc::peer_gone, ESRCH, "the exporting process ended before it answered");
   }
 }
@@ -98,8 +98,8 @@ bool is_process(pid_t seen, const exporter_id& from) noexcept {
   return started_at(seen) && own_number_of(seen) == from.pid && is_of_this_user_namespace(seen);
 }
 
-/// Fails unless the socket's owner is this user or root; root also opens what a process of another user exports, but
-/// from that process only. Any process can take an abstract name once its owner has gone.
+/// Fails unless the socket's owner is this user or root; root also opens the memory of another user's process, but from
+/// that process only. Any process can take an abstract name once its owner has ended.
 result<void> check_owner(const file& socket, const exporter_id& from) noexcept {
   const auto exporter = os::other_end(socket);
   if (!exporter) return tl::unexpected(exporter.error());
@@ -132,7 +132,7 @@ result<file> connect_to(const exporter_id& from, socket_purpose purpose, std::ch
 
 result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept {
   const request what{wire_magic, serial};
-  // When the send fails, the read below tells whether the exporter hung up.
+  // If the send fails, the read below shows whether the exporter hung up.
   if (::send(socket.number(), &what, sizeof what, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
     return fail_errno(errc::closed, errno, "the connection to the exporter broke");
   }

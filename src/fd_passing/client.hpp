@@ -30,7 +30,8 @@ inline constexpr std::chrono::milliseconds late_patience{1};
 ///
 /// `closed`: the connection ended; a new connection may work. `stale_handle`: the exporter has freed this buffer; the
 /// connection stays usable, as after a success. Other errors end the connection: `peer_gone`, `timed_out`,
-/// `not_permitted`, `out_of_resources`.
+/// `not_permitted`, `out_of_resources` (of this process), `driver_error` (also for want of the exporter's resources),
+/// and those of the exporter's driver.
 [[nodiscard]] result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept;
 
 }  // namespace pinfold::fd_passing

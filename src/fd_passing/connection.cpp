@@ -15,7 +15,7 @@ namespace pinfold::fd_passing {
 
 namespace {
 
-/// A server with too many connections may close a new connection before it has answered.
+/// A server with too many connections may close a new connection before it answers.
 constexpr int fresh_attempts = 3;
 
 constexpr std::chrono::milliseconds poll_interval{1000};  // the program may close a descriptor just before a poll
@@ -23,8 +23,8 @@ constexpr std::chrono::milliseconds retry_after{50};
 
 bool is_one_of(const error& failure, errc first, errc second) noexcept { return failure == first || failure == second; }
 
-/// Whether the exporter's socket is worth a try where its process could not be opened. A link remembers that failure,
-/// so one that may pass, such as an interrupted read, ends the call.
+/// Whether to try the exporter's socket after its process could not be opened. A link remembers that failure, so a
+/// transient failure, such as an interrupted read, ends the call instead.
 bool socket_may_do(transport via, const error& failure) noexcept {
   const bool may_pass = failure == errc::out_of_resources || (failure == errc::driver_error && failure.native != 0);
   if (via == transport::pidfd || may_pass) return false;
@@ -39,7 +39,7 @@ result<file> connection::fetch(transport via, const fd_request& what) noexcept {
   if (direct || via == transport::pidfd) return direct;
   if (!is_one_of(direct.error(), errc::not_permitted, errc::unsupported)) return direct;
   auto served = fetch_by_socket(what);
-  // When the exporter does not serve, the error of `pidfd` gives the better advice.
+  // If the exporter does not serve, the error of `pidfd` gives the better advice.
   return !served && served.error() == errc::unsupported ? std::move(direct) : std::move(served);
 }
 
@@ -167,7 +167,7 @@ std::shared_ptr<connection> connection_table::find(const exporter_id& to) noexce
   return found->second.to;
 }
 
-/// Adds a link and returns the one in the table: when another thread has added a link first, that one.
+/// Adds a link and returns the link in the table: if another thread has added a link first, that one.
 std::shared_ptr<connection> connection_table::add(slots made) noexcept {
   const exporter_id to = made.begin()->first;
   slots::node_type removed;
@@ -225,6 +225,7 @@ void connection_table::wait_for_end(std::vector<pollfd>& watched) noexcept {
     ::poll(nullptr, 0, static_cast<int>(retry_after.count()));  // no memory, or a low limit of descriptors
 }
 
+/// Also forgets links whose pidfd the program has closed: `watch_again` makes them again.
 void connection_table::forget_ended() noexcept {
   slots removed;
   slots lost;

@@ -26,17 +26,18 @@ namespace pinfold::fd_passing {
 using os::file;
 
 /// The connections to one exporter. Thread-safe: every fetch uses a connection of its own, so fetches run in parallel.
+/// While the exporter owes an answer for which a fetch has waited in vain, as when it is stopped, others fail at once.
 /// A link does not recover from the end of the exporter's process; the table then forgets it.
 class connection {
  public:
-  /// When `process` is empty, `reason` says why, and only the socket can be used.
+  /// If `process` is empty, `reason` is the error, and only the socket can be used.
   connection(file process, error reason) noexcept : process_(std::move(process)), reason_(reason) {}
 
-  /// Fetches the descriptor by `via`; `automatic` tries both ways. The result is a wrong descriptor when the exporter
+  /// Fetches the descriptor by `via`; `automatic` tries both ways. The result is a wrong descriptor if the exporter
   /// uses the number for another file by now.
   [[nodiscard]] result<file> fetch(transport via, const fd_request& what) noexcept;
 
-  /// Returns the pidfd of the exporter's process; empty where that cannot be seen.
+  /// Returns the pidfd of the exporter's process; empty if this process cannot see it.
   [[nodiscard]] const file& process() const noexcept { return process_; }
 
  private:
@@ -61,7 +62,8 @@ class connection {
   file unanswered_;                ///< over which the exporter has not answered in time, and may yet
 };
 
-/// The links of one importer, at most `most` of them; the least recently used one makes room. Thread-safe.
+/// The links of one importer, at most `most`; a new one replaces the least recently used, if possible of an exporter
+/// without open memory. Thread-safe.
 class connection_table : public std::enable_shared_from_this<connection_table> {
  public:
   static constexpr std::size_t most = 256;
@@ -79,15 +81,15 @@ class connection_table : public std::enable_shared_from_this<connection_table> {
   connection_table& operator=(const connection_table&) = delete;
   ~connection_table() { thread_.stop(); }
 
-  /// Returns the link to the exporter, and makes it when there is none. A `pidfd` fetch needs the process, so the
-  /// errors are those of `open_process`. The socket may be reachable without the process, for example from another PID
+  /// Returns the link to the exporter, and makes it if there is none. A `pidfd` fetch needs the process, so the errors
+  /// are those of `open_process`. The socket may be reachable without the process, for example from another PID
   /// namespace.
   [[nodiscard]] result<std::shared_ptr<connection>> find_or_make(transport via, const exporter_id& to) noexcept;
 
   /// Forgets one link after its process has ended.
   void forget(const exporter_id& to) noexcept;
 
-  /// Closes every descriptor that no fetch is using now. Returns false when there was none.
+  /// Closes every descriptor that no fetch is using now. Returns false if there was none.
   [[nodiscard]] bool forget_all() noexcept;
 
  private:

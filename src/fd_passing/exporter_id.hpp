@@ -9,7 +9,7 @@
 
 namespace pinfold::fd_passing {
 
-/// Identifies an exporter, also when its process number is reused.
+/// Identifies an exporter, even if its process number is reused.
 struct exporter_id {
   std::uint64_t exporter;    ///< random number of the exporter object
   std::uint64_t start_time;  ///< of the exporter's process, in clock ticks since boot (proc(5), field 22)
@@ -26,13 +26,13 @@ struct file_identity {
 struct fd_request {
   exporter_id from;
   std::uint64_t serial;          ///< the number that a request to the socket carries
-  std::int32_t descriptor = -1;  ///< the number for pidfd_getfd(2); -1 when only the socket gives the descriptor
+  std::int32_t descriptor = -1;  ///< the number for pidfd_getfd(2); -1 if only the socket gives the descriptor
   file_identity file{};          ///< behind `descriptor`
 };
 
 /// How to fetch a descriptor.
 enum class transport : std::uint8_t {
-  automatic,  ///< `pidfd`, and `scm` where pidfd_getfd(2) is not permitted
+  automatic,  ///< `pidfd`, and `scm` if pidfd_getfd(2) is not permitted
   pidfd,      ///< pidfd_getfd(2)
   scm,        ///< SCM_RIGHTS over the exporter's socket
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The mappings of one importer by their exporter, so that a cache is told of those whose exporter has ended.
+/// The mappings of one importer by their exporter, to notify a cache of those whose exporter has ended.
 #pragma once
 
 #include "fd_passing/connection.hpp"
@@ -24,7 +24,7 @@
 namespace pinfold::fd_passing {
 
 /// A mapping is listed from before its open until after its close: its exporter may end at any moment. Thread-safe.
-/// Calls nothing with its lock.
+/// Makes no call with its lock held.
 template <class Handle>
 class exporter_mappings {
  public:
@@ -51,7 +51,7 @@ class exporter_mappings {
     return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
   }
 
-  /// The open failed, or the close is done.
+  /// Removes a mapping whose open failed, or whose close is done.
   void end(std::uint64_t number) noexcept {
     typename map::node_type ended;  // freed without the lock
     counts::node_type last;
@@ -78,7 +78,7 @@ class exporter_mappings {
     by_name_.insert(std::move(found->second.unused));
   }
 
-  /// The mapping is about to be closed: returns its number, 0 if there is none. If the close fails, call `opened`.
+  /// Called before a mapping is closed: returns its number, 0 if there is none. If the close fails, call `opened`.
   [[nodiscard]] std::uint64_t take_number(std::uint64_t name) noexcept {
     const std::scoped_lock guard(mutex_);
     auto taken = by_name_.extract(name);
@@ -95,7 +95,7 @@ class exporter_mappings {
     tell_.swap(made);
   }
 
-  /// Tells of each mapping of the exporter. What that calls closes, and so removes, mappings.
+  /// Reports each mapping of the exporter. The callback closes, and so removes, mappings.
   void ended(const exporter_id& exporter) noexcept {
     for (std::uint64_t last = 0;;) {
       peer_id peer{};
@@ -138,7 +138,7 @@ class exporter_mappings {
   std::shared_ptr<const call> tell_;
 };
 
-/// Returns a table that calls `mappings->ended`.
+/// Returns a table that calls `mappings->ended`, and keeps the links of exporters with mappings.
 template <class Handle>
 [[nodiscard]] std::shared_ptr<connection_table> links_that_tell(
     const std::shared_ptr<exporter_mappings<Handle>>& mappings) {

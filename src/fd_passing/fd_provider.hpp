@@ -10,7 +10,7 @@
 
 namespace pinfold::fd_passing {
 
-/// Shared by an exporter and its server. Only the process that made it can use it.
+/// Shared by an exporter and its server. Usable only in the process that made it.
 class fd_provider {
  public:
   fd_provider() noexcept = default;
@@ -19,7 +19,8 @@ class fd_provider {
   virtual ~fd_provider() = default;
 
   /// Calls `use` with the descriptor of `serial`, which stays open during the call; `use` does not wait. Returns
-  /// `stale_handle` when the buffer is freed; the peer gets any other error unchanged. The server's thread calls it.
+  /// `stale_handle` if the buffer is freed; the peer gets any other error, and makes one of this process's resources
+  /// a `driver_error`. The server's thread calls it.
   [[nodiscard]] virtual result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept = 0;
 
   /// Whether this is a forked child's copy.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Identifies the running system, so that a handle from another host, or from before a reboot, is recognized.
+/// Identifies the running system, to recognize a handle from another host, or from before a reboot.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace pinfold::fd_passing {
 /// Returns the number for a boot ID (the text in /proc/sys/kernel/random/boot_id), never 0.
 [[nodiscard]] std::uint32_t host_number(std::string_view boot_id) noexcept;
 
-/// Returns the number of the running system; 0 when /proc does not tell it. Reads /proc once in a process. Neither
+/// Returns the number of the running system; 0 if /proc does not give it. Reads /proc once in a process. Neither
 /// allocates nor locks.
 [[nodiscard]] std::uint32_t this_host() noexcept;
 
-/// Whether a handle with that number of a host can be from the running system. 0 means unknown, which may be any host.
+/// Whether a handle with that host number can be from the running system. 0 means unknown, which may be any host.
 [[nodiscard]] bool may_be_this_host(std::uint32_t host) noexcept;
 
 }  // namespace pinfold::fd_passing

@@ -104,7 +104,7 @@ result<file> duplicate_from(const file& process, int descriptor) noexcept {
   file fetched(static_cast<int>(::syscall(SYS_pidfd_getfd, process.number(), descriptor, 0)));
   if (fetched) return fetched;
   const int native = errno;
-  // The kernel's version decides which error a process gives that has just ended. The main thread ends shortly before
+  // The error for a process that has just ended depends on the kernel's version. The main thread ends shortly before
   // the process, or long before it (pthread_exit(3)).
   const auto wait = native == ESRCH ? death_takes : std::chrono::milliseconds{0};
   if (os::readable_within(process, wait)) return fail_errno(errc::peer_gone, native, ended_text);

@@ -27,7 +27,7 @@ using os::file;
 /// process.
 [[nodiscard]] result<exporter_id> new_origin() noexcept;
 
-/// Returns a pidfd of the exporter's process. `peer_gone` when the process has ended, also when another process has its
+/// Returns a pidfd of the exporter's process. `peer_gone` if the process has ended, even if another process has its
 /// number now; `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
 [[nodiscard]] result<file> open_process(const exporter_id& of) noexcept;
 

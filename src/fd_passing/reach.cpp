@@ -51,7 +51,7 @@ result<bool> serves(std::uint64_t exporter) noexcept {
 }
 
 /// Whether the exporter's server answers this process: it serves its own user and root, and this process trusts no
-/// other user's socket. True where the system does not tell the exporter's user.
+/// other user's socket. True if the system does not show the exporter's user.
 bool serves_this_user(std::int32_t process) noexcept {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/status", process);
@@ -63,7 +63,7 @@ bool serves_this_user(std::int32_t process) noexcept {
   return ::geteuid() == 0 || os::match_user(effective) != os::user_match::other;
 }
 
-/// Asks for a descriptor that no process has: the kernel checks the permission before the number.
+/// Requests a descriptor that no process has: the kernel checks the permission before the number.
 result<void> may_take_descriptors(const file& process) noexcept {
   const auto taken = duplicate_from(process, INT_MAX);
   if (taken || taken.error() == errc::stale_handle) return {};

@@ -10,8 +10,8 @@
 namespace pinfold::fd_passing {
 
 /// Returns whether `via` would reach the exporter now. Errors as `connection::fetch`: `peer_gone`, `not_permitted`,
-/// `unsupported` (no way to the exporter), `out_of_resources`. A success promises nothing for later, and says nothing
-/// about the memory, which may be freed.
+/// `unsupported` (no way to the exporter), `out_of_resources`. A success proves nothing for later, or about the memory,
+/// which may be freed.
 [[nodiscard]] result<void> can_fetch(transport via, const exporter_id& of) noexcept;
 
 }  // namespace pinfold::fd_passing

@@ -63,7 +63,7 @@ server::~server() {
   thread_.stop();
   if (listener_.still_there()) ::shutdown(listener_.number(), SHUT_RDWR);
   while (!clients_.empty()) drop(clients_.end() - 1);
-  closer_.close(std::move(listener_));  // and the connections that it did not accept
+  closer_.close(std::move(listener_));  // also closes the connections that it did not accept
 }
 
 void server::run(void* self) noexcept { static_cast<server*>(self)->loop(); }
@@ -76,7 +76,7 @@ void server::loop() noexcept {
   }
 }
 
-/// Waits for the next event. Returns false when the server is to stop.
+/// Waits for the next event. Returns false if the server must stop.
 bool server::wait() noexcept {
   if (thread_.stops() || !thread_.wake_end().still_there()) return false;
   watched_.clear();
@@ -90,8 +90,8 @@ bool server::wait() noexcept {
   return recover();
 }
 
-/// Recovers from a failed poll: no memory, or a descriptor limit below the number of open descriptors. Returns what
-/// `wait` returns.
+/// Recovers from a failed poll: no memory, or a descriptor limit below the number of open descriptors. Returns the
+/// result for `wait`.
 bool server::recover() noexcept {
   std::ranges::for_each(watched_, [](pollfd& one) { one.revents = 0; });
   ::usleep(1000 * rest_milliseconds);
@@ -107,7 +107,7 @@ void server::serve_all() noexcept {
   std::erase_if(clients_, [](const client& peer) { return !peer.socket; });
 }
 
-/// Serves one request. Returns false when the connection is to be closed.
+/// Serves one request. Returns false if the connection must be closed.
 bool server::serve(client& peer) noexcept {
   if (!peer.socket.still_there()) return false;  // the number now belongs to a file of the program: do not read it
   if (!peer.permitted && os::next_has_descriptors(peer.socket)) return false;  // receiving would close them
@@ -123,7 +123,7 @@ int server::answer(const client& peer, std::uint64_t serial) noexcept {
   reply plain{.serial = serial, .state = reply_state::refused, .native = EPERM};
   if (!peer.permitted) return send_reply(peer.socket, plain, -1);
   int native = 0;
-  // Send while the descriptor is lent: later the number could refer to another file.
+  // Sends while the descriptor is lent: later the number could refer to another file.
   const auto send = [&](int descriptor) {
     native = send_reply(peer.socket, {.serial = serial, .state = reply_state::granted}, descriptor);
   };
@@ -134,13 +134,13 @@ int server::answer(const client& peer, std::uint64_t serial) noexcept {
 
 void server::accept_some() noexcept {
   const bool waiting = watched_[1].revents != 0;
-  if (waiting && !listener_.still_there()) listening_ = false;  // otherwise poll would report it again at once
+  if (waiting && !listener_.still_there()) listening_ = false;  // else poll would report it again at once
   resting_ = !closer_.has_room();
   for (int i = 0; waiting && listening_ && !resting_ && i < accepts_a_round && accept_one(); ++i) {
   }
 }
 
-/// Accepts one connection. Returns false when none is waiting, or when there is no room.
+/// Accepts one connection. Returns false when none is waiting, or when there is no descriptor for it.
 bool server::accept_one() noexcept {
   file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
@@ -170,6 +170,7 @@ bool server::make_room(bool permitted) noexcept {
   return true;
 }
 
+/// One that is not served, if there is one.
 void server::drop_most_silent() noexcept {
   const auto order = [](const client& peer) { return std::pair(peer.permitted, peer.last_round); };
   const auto silent = std::ranges::min_element(clients_, {}, order);
@@ -181,6 +182,7 @@ void server::drop(std::vector<client>::iterator peer) noexcept {
   clients_.erase(peer);
 }
 
+// A forked child may have the socket: the peer would wait for an answer.
 void server::hang_up(client& peer) noexcept {
   file ended = std::move(peer.socket);
   if (ended.still_there()) ::shutdown(ended.number(), SHUT_RDWR);

@@ -19,10 +19,10 @@ namespace pinfold::fd_passing {
 
 using os::file;
 
-/// Serves all connections in one non-blocking loop, so that no peer can delay another. The server closes a connection
-/// whose peer sends an invalid message or does not read its replies. When there are too many, it closes the one that
-/// was silent for longest. Importers connect again when they need to. Only the exporter's own user and root get
-/// descriptors; of others, few connections are kept, no descriptor is received, and no thread waits for their close.
+/// Serves all connections in one non-blocking loop, so that no peer can delay another. Closes a connection whose peer
+/// sends an invalid message or does not read its replies. If there are too many connections, closes the one that was
+/// silent for longest. Importers connect again when necessary. Only the exporter's own user and root get descriptors;
+/// for other users, the server keeps few connections, receives no descriptors, and waits for no close.
 class server {
  public:
   static constexpr std::size_t most_clients = 256;

@@ -3,7 +3,7 @@
 /// The messages between an exporter and an importer over the Unix socket.
 ///
 /// The socket is SOCK_SEQPACKET with an abstract name made from the exporter's number, so it leaves nothing in the file
-/// system and ends with its owner. An importer sends a `request` and reads one `reply`, which carries a descriptor when
+/// system and ends with its owner. An importer sends a `request` and reads one `reply`, which carries a descriptor if
 /// `state` is `granted`. Then the importer may send the next request. The exporter closes the connection on anything
 /// else.
 ///
@@ -34,7 +34,7 @@ enum class reply_state : std::uint8_t {
   granted,    ///< the descriptor comes with the reply
   freed,      ///< there is no such buffer, or it has been freed
   refused,    ///< the exporter does not serve this user
-  failed,     ///< the exporter's driver refused; `code`, `kind` and `native` say why
+  failed,     ///< the exporter's driver refused, with `code`, `kind` and `native`
   exhausted,  ///< the exporter's system has no room for a descriptor in flight
 };
 
@@ -45,7 +45,7 @@ struct reply {
   errc code = errc::driver_error;
   native_kind kind = native_kind::posix;
   std::uint8_t reserved = 0;
-  std::int32_t native = 0;  ///< an `errno` value, 0, or as `kind` says
+  std::int32_t native = 0;  ///< an `errno` value, 0, or according to `kind`
 };
 
 struct socket_address {
@@ -101,7 +101,7 @@ struct received_reply {
   bool cut_off;  ///< the kernel dropped a part of it: no room for a descriptor, or more than one
 };
 
-/// Takes a reply that has already arrived. `closed` when the other end hung up, or when the message is not a reply.
+/// Takes a reply that has already arrived. `closed` if the other end hung up, or if the message is not a reply.
 [[nodiscard]] result<received_reply> receive_reply(const file& socket) noexcept;
 
 }  // namespace pinfold::fd_passing
