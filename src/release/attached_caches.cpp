@@ -22,7 +22,7 @@ void attached_caches::remove(std::uint64_t number) noexcept {
   all_.erase(number);
 }
 
-// A cache that is in use stays in the map, so the iterator stays valid without the lock.
+// A cache in use stays in the map, so the iterator stays valid without the lock.
 template <class Use>
 void attached_caches::for_each(Use use) noexcept {
   std::unique_lock guard(mutex_);

@@ -17,14 +17,14 @@
 
 namespace pinfold::release {
 
-/// A mapping that a cache has open, or opens.
+/// A mapping that a cache has open, or is opening.
 struct mapped_range {
   std::uint64_t number;
   peer_id peer;
   range where;
 };
 
-/// Thread-safe. Calls caches without its lock; `remove` waits until no other thread is in the removed cache.
+/// Thread-safe. Calls caches without its lock; `remove` waits until no other thread uses the removed cache.
 class attached_caches {
  public:
   using invalidate_call = void (*)(void* cache, peer_id peer, range gone);
@@ -34,9 +34,8 @@ class attached_caches {
   [[nodiscard]] std::uint64_t add(void* cache, invalidate_call on_invalidate, progress_call on_progress);
   void remove(std::uint64_t number) noexcept;
 
-  /// Invalidates the ranges in all caches.
   void invalidate(const std::vector<mapped_range>& gone) noexcept;
-  /// Does the closes that are due in all caches. Returns how many caches failed.
+  /// Makes the due closes in all caches. Returns how many caches failed.
   std::size_t progress() noexcept;
 
  private:

@@ -11,8 +11,8 @@
 
 namespace pinfold::release {
 
-/// A condition variable whose destructor does nothing in a forked child: there, pthread_cond_destroy(3) would wait for
-/// ever for threads of the parent that wait on it.
+/// A condition variable whose destructor does nothing in a forked child: pthread_cond_destroy(3) would wait there for
+/// ever for waiting threads of the parent.
 class condition {
  public:
   condition() noexcept { std::construct_at(&real_); }
@@ -22,7 +22,6 @@ class condition {
     if (os::this_process() == process_) std::destroy_at(&real_);
   }
 
-  /// Gives the condition variable's own members.
   [[nodiscard]] std::condition_variable* operator->() noexcept { return &real_; }
 
  private:

@@ -21,8 +21,9 @@ bool is_hung_up(const os::file& socket) noexcept {
   return ::poll(&one, 1, 0) > 0 && (one.revents & POLLHUP) != 0;
 }
 
-/// Before Linux 6.5: by its number, which another process may have by now. While the connection is not hung up, the
-/// process that made it runs, or a forked child of it has its socket. Sets `native` where there is no process.
+/// Before Linux 6.5: opens the process by its number, which another process may have by now. While the connection is
+/// not hung up, the process that made it runs, or a forked child of it has its socket. Sets `native` if there is no
+/// process.
 os::file process_by_number(const os::file& socket, pid_t number, int& native) noexcept {
   os::file opened(static_cast<int>(::syscall(SYS_pidfd_open, number, 0)));
   if (!opened) native = errno;
@@ -34,7 +35,7 @@ os::file process_behind(const os::file& socket, pid_t number, int& native) noexc
   auto opened = os::other_process(socket);
   if (opened) return std::move(*opened);
   if (opened.error() == errc::unsupported) return process_by_number(socket, number, native);
-  const bool ended = opened.error().native == EINVAL || opened.error().native == ENODATA;  // of some versions
+  const bool ended = opened.error().native == EINVAL || opened.error().native == ENODATA;  // in some versions
   native = ended ? ESRCH : opened.error().native;
   return {};
 }
@@ -65,7 +66,7 @@ endpoint::received endpoint::receive(release_message& into) const noexcept {
   std::array<std::byte, sizeof(release_message) + 1> bytes{};
   const auto receive_one = [&] { return ::recv(socket.number(), bytes.data(), bytes.size(), MSG_DONTWAIT); };
   auto got = receive_one();
-  // The other end closed with something unread. Linux says so once, and before what that end sent.
+  // The other end closed with something unread. Linux reports that once, before the messages of that end.
   if (got < 0 && errno == ECONNRESET) got = receive_one();
   if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM)) return received::none;
   if (got <= 0) return received::broken;

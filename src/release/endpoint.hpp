@@ -12,7 +12,7 @@
 
 namespace pinfold::release {
 
-/// Returns the number to poll, or -1 where the program has closed it: poll(2) would return at once for ever.
+/// Returns the number to poll, or -1 if the program has closed it: poll(2) would return at once for ever.
 [[nodiscard]] inline int watchable(const os::file& watched) noexcept {
   return watched.still_there() ? watched.number() : -1;
 }
@@ -21,7 +21,7 @@ namespace pinfold::release {
 /// the connection is not the end of the process. Not thread-safe.
 struct endpoint {
   os::file socket;
-  os::file process;  ///< a pidfd; empty where the process cannot be seen
+  os::file process;  ///< a pidfd; empty if the process cannot be seen
   pid_t pid = 0;
   int no_process = 0;      ///< why `process` is empty although there is a pid: an `errno` value. ESRCH: it has ended;
                            ///< ENOTCONN: it may have ended, and another may have its pid

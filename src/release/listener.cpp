@@ -22,7 +22,7 @@ namespace {
 using release::reach;
 using release::step;
 
-/// A process that dies closes its sockets shortly before it counts as ended.
+/// A dying process closes its sockets shortly before it counts as ended.
 constexpr std::chrono::milliseconds death_takes{100};
 /// The same on a busy machine, once the process is known to be ending.
 constexpr std::chrono::milliseconds death_takes_at_most{2000};
@@ -102,7 +102,7 @@ result<void> release_listener::state::connect(std::unique_lock<std::mutex>& guar
   std::map<std::uint64_t, connection> made;
   endpoint& at = made[what.id.exporter].at;
   at = endpoint::of(std::move(*socket));
-  if (at.no_process == ESRCH)  // a forked child of the exporter has its socket
+  if (at.no_process == ESRCH)  // a forked child of the exporter has the exporter's socket
     return fail_errno(errc::peer_gone, ESRCH, ended_text);
   reach(step::importer_connected);
   guard.lock();
@@ -166,8 +166,8 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
   return fail(errc::stale_handle, retired_text);
 }
 
-/// One of the threads that wait reads from the connection: the listener's thread may be closing other memory, or wait
-/// for this thread to leave the driver. Returns false when no answer came in time.
+/// One of the waiting threads reads from the connection, because the listener's thread may be closing other memory, or
+/// waiting for this thread to leave the driver. Returns false if no answer came in time.
 bool release_listener::state::wait_for_answer(std::unique_lock<std::mutex>& guard, const open_wait& mine) {
   PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   using std::chrono::steady_clock;
@@ -188,8 +188,8 @@ bool release_listener::state::wait_for_answer(std::unique_lock<std::mutex>& guar
   return true;
 }
 
-// While it polls, another thread may break the connection off, and the program may get the socket's number for a file
-// of its own: so the poll is short. The thread does not erase a connection that has a reader.
+// Polls briefly: meanwhile another thread may break off the connection, and the program may get the socket's number for
+// a file of its own. The thread does not erase a connection that has a reader.
 void release_listener::state::read_once(std::unique_lock<std::mutex>& guard, std::uint64_t exporter, connection& from,
                                         std::chrono::milliseconds most) {
   std::array<pollfd, 2> watched{{{.fd = release::watchable(from.at.socket), .events = POLLIN, .revents = 0},
@@ -205,7 +205,7 @@ void release_listener::state::read_once(std::unique_lock<std::mutex>& guard, std
   answered->notify_all();
 }
 
-/// Says why the connection ended before the exporter answered. Releases the mutex meanwhile.
+/// Returns why the connection ended before the exporter answered. Unlocks the mutex meanwhile.
 error release_listener::state::unanswered(std::unique_lock<std::mutex>& guard, const release_target& what) noexcept {
   PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   guard.unlock();
@@ -232,7 +232,7 @@ result<std::uint64_t> release_listener::state::begin_open(const release_target& 
   try {
     wanted.mappings.push_back({number, what.peer, what.where});
     ++counts.mappings;
-    // Counted before it asks: a request that comes meanwhile is not answered with `gone`.
+    // Counted before it asks, so that a request that arrives meanwhile is not answered with `gone`.
     if (auto admitted = ask(guard, what); !admitted) {
       drop(what.id, number);
       return tl::unexpected(admitted.error());
@@ -281,7 +281,8 @@ void release_listener::state::tell(const release_id& id, std::uint64_t retiremen
   answers.splice(answers.end(), in);
 }
 
-// Without memory for the queue the connection ends: the exporter then counts this importer until its process ends.
+// If there is no memory for the queue, the connection ends: the exporter then counts this importer until its process
+// ends.
 void release_listener::state::queue(std::uint64_t exporter, const release_message& message) noexcept {
   const auto found = connections.find(exporter);
   if (found == connections.end() || found->second.broken) {
@@ -382,7 +383,7 @@ void release_listener::state::invalidate_asked() noexcept {
   if (!gone.empty()) caches.invalidate(gone);
 }
 
-/// For a cache that is attached after a request.
+/// Unmarks all memory, for a cache that is attached after a request.
 void release_listener::state::unmark() noexcept {
   const std::scoped_lock guard(mutex);
   for (auto& [id, one] : memories) one.marked = false;

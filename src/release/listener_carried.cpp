@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A listener without a thread, whose answers the caller carries.
+// A listener without a thread: the caller carries its answers.
 #include "os/check.hpp"
 #include "release/listener_state.hpp"
 
@@ -32,8 +32,8 @@ result<std::uint64_t> release_listener::state::begin_open_carried(const release_
   return last_number;
 }
 
-// The order of `answers` is the order of the calls, because only one thread takes from it. `send` may release leases
-// and call the listener: then this function returns at once, and the call below in the stack sends what they add.
+// `answers` has the order of the calls, because only one thread takes from it. `send` may release leases and call the
+// listener: this function then returns at once, and the call below it on the stack sends the added answers.
 result<void> release_listener::state::send_answers(std::unique_lock<std::mutex>& guard) noexcept {
   PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the mutex");
   result<void> done;
@@ -67,8 +67,8 @@ result<release_listener> release_listener::create(send_call send) noexcept try {
   if (!send) return fail(errc::invalid_argument, "a listener without a thread needs a function that sends");
   auto made = std::make_shared<state>();
   made->send = std::move(send);
-  // A thread that sends keeps the state alive; the copies of the listener do so through a pointer of their own, at
-  // whose end it does not call `send` any more.
+  // A thread that sends keeps the state alive. The copies of the listener hold it through a pointer of their own; after
+  // its end, no thread calls `send`.
   state* const of = made.get();
   return release_listener(std::shared_ptr<state>(of, [made = std::move(made)](state* last) { last->end_sending(); }));
 } catch (const std::bad_alloc&) {

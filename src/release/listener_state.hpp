@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a listener knows: its mappings by memory, and its connections to exporters.
+/// The state of a listener: its mappings by memory, and its connections to exporters.
 #pragma once
 
 #include "os/this_process.hpp"
@@ -29,10 +29,10 @@
 namespace pinfold {
 
 /// `mutex` guards all that is not constant or thread-safe itself. The order of the states under it is the order of the
-/// messages on a connection, and in `answers`. Neither a cache nor `send` is called with it.
+/// messages on a connection, and in `answers`. No cache and no `send` is called with the mutex held.
 struct release_listener::state : std::enable_shared_from_this<release_listener::state> {
   using endpoint = release::endpoint;
-  static constexpr std::size_t most_requests = 1024;  ///< of an exporter, that are read and not processed
+  static constexpr std::size_t most_requests = 1024;  ///< of one exporter, read and not processed
   static constexpr std::size_t most_unsent = 65536;   ///< messages to an exporter that does not read
   static constexpr auto no_memory_text = "no memory for the importer's own records";
   static constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
@@ -41,15 +41,15 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
 
   struct memory {
     std::vector<release::mapped_range> mappings;
-    std::uint64_t retirement = 0;  ///< 0: its exporter does not want it back
-    bool asked = false;            ///< its exporter wants it back
-    bool marked = false;           ///< asked for, and its mappings were invalidated in every cache attached then
+    std::uint64_t retirement = 0;  ///< 0: its exporter has not requested it
+    bool asked = false;            ///< its exporter has requested it
+    bool marked = false;           ///< requested, and its mappings were invalidated in every cache attached then
     answer_room last;              ///< for `gone`; empty in a listener with a thread
   };
   struct connection {
     endpoint at;
     std::deque<release_message> unsent;
-    std::deque<release_message> requests;  ///< that the thread has to process
+    std::deque<release_message> requests;  ///< for the thread to process
     bool has_reader = false;               ///< a thread that opens memory reads from it
     bool unanswered = false;               ///< an open waited in vain, and no message has come since
     bool broken = false;                   ///< the thread invalidates the exporter's memory, and erases the connection
@@ -96,13 +96,14 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void wait_for_readers() noexcept;
   void wait(std::vector<pollfd>& watched) noexcept;
 
-  /// Sends what had no room: without it, the exporter counts this importer until its process ends. For the end.
+  /// Sends the messages that had no room, at the end of the listener: otherwise the exporter counts this importer until
+  /// its process ends.
   static void send_rest(connection& to, std::chrono::steady_clock::time_point deadline) noexcept;
 
-  /// Calls `send` for each of `answers`, without the mutex, until it fails; returns why. If another thread does so
-  /// already, leaves them to it. Releases the mutex.
+  /// Calls `send` for each of `answers`, without the mutex, until it fails; returns the error. If another thread does
+  /// so already, leaves them to that thread. Unlocks the mutex.
   result<void> send_answers(std::unique_lock<std::mutex>& guard) noexcept;
-  /// Waits until no other thread is in `send`, which is not called any more.
+  /// Waits until no other thread is in `send`, and prevents further calls of it.
   void end_sending() noexcept;
 
   // The caller holds the mutex.
@@ -133,8 +134,8 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   send_call send;
   release::retired_serials retired;
   std::list<release_message> answers;     ///< not yet sent
-  std::optional<std::thread::id> sender;  ///< the thread that passes them
-  bool send_ended = false;                ///< `send` must not be called any more
+  std::optional<std::thread::id> sender;  ///< the thread that passes them on
+  bool send_ended = false;                ///< `send` must not be called
   release::condition sent;                ///< `sender` was reset
 };
 

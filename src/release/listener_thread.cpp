@@ -44,8 +44,8 @@ void release_listener::state::loop() noexcept {
   }
 }
 
-/// Reads what the exporter sent, unless another thread does, and processes a round of its requests. Returns false if
-/// another thread reads.
+/// Reads from the exporter, unless another thread does, and processes a round of its requests. Returns false if another
+/// thread reads.
 bool release_listener::state::serve(std::uint64_t exporter) noexcept {
   for (int i = 0; i < requests_a_round; ++i) {
     release_message request;
@@ -66,7 +66,7 @@ bool release_listener::state::serve(std::uint64_t exporter) noexcept {
 }
 
 /// Passes answers on at once, and keeps a round of requests for the thread. An exporter that sends faster than the
-/// thread closes waits, as its messages stay in the socket.
+/// thread closes must wait, as its messages stay in the socket.
 void release_listener::state::read(std::uint64_t exporter, connection& from) noexcept {
   PINFOLD_ASSERT(!from.broken && !from.has_reader, "one thread reads from a connection that is not broken");
   flush(from);
@@ -90,7 +90,7 @@ void release_listener::state::take(const release_message& message, connection& f
     try {
       from.requests.push_back(message);
     } catch (const std::bad_alloc&) {
-      from.broken = true;  // its memory is invalidated as that of an exporter that ended
+      from.broken = true;  // its memory is invalidated like that of an exporter that ended
     }
     return;
   }
@@ -102,13 +102,13 @@ void release_listener::state::take(const release_message& message, connection& f
   answered->notify_all();
 }
 
-/// A socket that another thread reads would end each poll at once.
+/// Waits: a socket that another thread reads would end each poll at once.
 void release_listener::state::wait_for_readers() noexcept {
   std::unique_lock guard(mutex);
   answered->wait_for(guard, reader_takes);
 }
 
-/// Invalidates what ended exporters had: their handles are worth nothing any more.
+/// Invalidates the memory of ended exporters: their handles are worthless.
 void release_listener::state::invalidate_ended() noexcept {
   std::vector<release::mapped_range> gone;
   {

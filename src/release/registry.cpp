@@ -46,7 +46,7 @@ std::uint32_t milliseconds_of(std::chrono::milliseconds timeout) noexcept {
 struct release_registry::state {
   explicit state(std::uint64_t number) noexcept : exporter(number) {}
 
-  // The caller of each holds the mutex.
+  // The caller holds the mutex.
   [[nodiscard]] memory* find(std::uint64_t serial) noexcept {
     const auto found = all.find(serial);
     return found == all.end() ? nullptr : &found->second;

@@ -14,11 +14,11 @@
 
 namespace pinfold::release {
 
-/// A set that takes a node for each 64 serials of which it has some, and one for each run of 64s of which it has all:
-/// an exporter counts its memory, and an importer is lent every second or tenth. Not thread-safe.
+/// A set with a node for each block of 64 serials of which it has some, and one for each run of complete blocks: an
+/// exporter numbers its memory in order, and an importer may get every second or tenth. Not thread-safe.
 class retired_serials {
  public:
-  /// Throws `std::bad_alloc`, and then has changed nothing.
+  /// Throws `std::bad_alloc`, and then changes nothing.
   void add(const release_id& id) {
     if (contains(id)) return;
     const auto some = some_.try_emplace(block_of(id), 0).first;
@@ -40,7 +40,6 @@ class retired_serials {
     return run->first.exporter == block.exporter && block.serial < run->second;
   }
 
-  /// Returns the number of nodes.
   [[nodiscard]] std::size_t nodes() const noexcept { return some_.size() + ends_.size(); }
 
  private:
@@ -68,7 +67,7 @@ class retired_serials {
   }
 
   map some_;  ///< bits, by block
-  map ends_;  ///< the block after the last, by the first
+  map ends_;  ///< of each run: the block behind its last, by its first
 };
 
 }  // namespace pinfold::release

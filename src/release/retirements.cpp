@@ -47,7 +47,7 @@ result<retire_report> retirements::report_locked(const retired& what) const noex
   const bool taken = what.last.state != retire_state::asking;
   auto made = taken ? result<retire_report>(what.last) : registry_->report(what.serial);
   if (!made) return made;
-  // Until `free` has returned, the memory is there, and an error of the driver is not known.
+  // Until `free` has returned, the memory exists, and an error of the driver is unknown.
   made->state = what.deadline <= steady_clock::now() ? retire_state::limbo : retire_state::asking;
   return made;
 } catch (const std::bad_alloc&) {
@@ -68,7 +68,7 @@ void retirements::take_locked(list& into, list::iterator what, retire_report las
   into.splice(into.end(), pending_, what);
 }
 
-// Without memory for a report, the next round tries again.
+// If there is no memory for a report, the next round tries again.
 void retirements::take_unheld_locked(list& into) noexcept {
   if (!registry_->any_released() && !looks_again_) return;  // each message calls this, and there may be thousands
   looks_again_ = false;
@@ -102,7 +102,7 @@ void retirements::take_over_budget_locked(list& into) noexcept {
 void retirements::settle() noexcept {
   const std::scoped_lock guard(mutex_);
   const auto had = due_.size();
-  take_unheld_locked(due_);  // first: what it frees makes room
+  take_unheld_locked(due_);  // first: it frees memory and so makes room
   take_over_budget_locked(due_);
   if (due_.size() > had) freeing_.wake();
 }
@@ -181,7 +181,7 @@ void retirements::abandon() noexcept {
 }
 
 void retirements::died(std::uint64_t peer) noexcept {
-  const std::scoped_lock guard(mutex_);  // one lock for both counts: a thread that has read the one reads the other
+  const std::scoped_lock guard(mutex_);  // one lock for both counts, so that they are consistent
   if (registry_->died(peer) != 0) ++counts_.importers_died;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The memory that an exporter retires: kept alive until its importers let it go, within a budget.
+/// The memory that an exporter retires: kept alive, within a budget, until its importers let it go.
 #pragma once
 
 #include "os/this_process.hpp"
@@ -36,9 +36,8 @@ struct retired {
 };
 
 /// All retirements of one exporter. Thread-safe. In a forked child, where a thread of the parent may hold the lock,
-/// `report` and `wait` are refused, and `statistics` returns zeros. Calls `free` without its lock, and each once, on a
-/// thread of its own, which the first retirement starts: a slow one must delay no importer. `free` may end the
-/// exporter.
+/// `report` and `wait` are refused, and `statistics` returns zeros. Calls each `free` once, without its lock, on a
+/// thread of its own: a slow `free` must delay no importer. `free` may end the exporter.
 class retirements : public std::enable_shared_from_this<retirements> {
  public:
   retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept;
@@ -50,18 +49,18 @@ class retirements : public std::enable_shared_from_this<retirements> {
   [[nodiscard]] result<std::shared_ptr<retired>> begin(std::uint64_t serial, std::size_t bytes,
                                                        std::chrono::milliseconds timeout, free_call& free) noexcept;
 
-  /// Makes the thread free what no importer holds, and the oldest memory over the budget.
+  /// Makes the thread free the memory without holders, and the oldest memory over the budget.
   void settle() noexcept;
 
-  /// Returns how long until the next deadline; at most `most`.
+  /// Returns the time until the next deadline; at most `most`.
   [[nodiscard]] std::chrono::milliseconds next_deadline(std::chrono::milliseconds most) noexcept;
 
   /// Frees everything: the exporter ends.
   void abandon() noexcept;
-  /// For a forked child, which has no such thread.
+  /// Called in a forked child, which has no such thread.
   void leave_to_parent() noexcept { own_ = nullptr; }
 
-  /// The importer's process has ended: takes its holds out of the registry.
+  /// Removes the holds of an importer whose process has ended from the registry.
   void died(std::uint64_t peer) noexcept;
   [[nodiscard]] result<retire_report> report(const retired& what) noexcept;
   [[nodiscard]] result<retire_report> wait(const retired& what, std::chrono::milliseconds timeout) noexcept;
@@ -83,12 +82,12 @@ class retirements : public std::enable_shared_from_this<retirements> {
   const std::uint64_t process_ = os::this_process();
   std::mutex mutex_;
   condition changed_;
-  list pending_;  ///< in the order of their beginning
+  list pending_;  ///< in the order in which they began
   list due_;      ///< to be freed by the thread
   os::thread freeing_;
-  std::shared_ptr<retirements> own_;  ///< of the thread
+  std::shared_ptr<retirements> own_;  ///< the reference of the thread
   bool abandoned_ = false;
-  bool looks_again_ = false;  ///< a report of unheld memory found no room
+  bool looks_again_ = false;  ///< there was no memory for the report of unheld memory
   release_statistics counts_;
 };
 

@@ -25,8 +25,8 @@ constexpr int accepts_a_round = 16;   // processes that are not admitted do not 
 constexpr int messages_a_round = 64;  // so that no importer delays another for long
 constexpr int most_unread = 4096;     // more than fits in a socket's buffer
 
-/// Without a pidfd, the end of the connection counts as that of the process. So an importer that is only short of room
-/// for one is turned away; one whose process has ended, or may have ended, too.
+/// Without a pidfd, the end of the connection counts as that of the process. So the server rejects an importer whose
+/// pidfd only lacks a free descriptor here, or whose process has ended, or may have ended.
 bool end_is_noticed(const endpoint& at) noexcept {
   return at.no_process != ESRCH && at.no_process != ENOTCONN && os::code_for(at.no_process) != errc::out_of_resources;
 }
@@ -64,12 +64,12 @@ server::~server() {
   thread_.stop();
   reach(step::exporter_ending);
   hang_up();
-  closer_.close(std::move(listener_));  // and the connections that it did not accept
+  closer_.close(std::move(listener_));  // also closes the connections that it did not accept
   reach(step::exporter_ended);
   retirements_->abandon();
 }
 
-/// A forked child may have the sockets open: without this, importers would not notice the end.
+/// Shuts down the sockets, which a forked child may have open: otherwise importers would not detect the end.
 void server::hang_up() const noexcept {
   if (listener_.still_there()) ::shutdown(listener_.number(), SHUT_RDWR);
   for (const importer& one : importers_) one.at.hang_up();
@@ -125,7 +125,7 @@ void server::wait() noexcept {
   const bool room = !resting_ && importers_.size() < most_importers && closer_.has_room();
   watched_.push_back({.fd = room ? watchable(listener_) : -1, .events = POLLIN, .revents = 0});
   for (const importer& one : importers_) {
-    // An importer that does not read its answers is not read from either.
+    // The server does not read from an importer that does not read its answers.
     const short events = static_cast<short>((one.unsent ? 0 : POLLIN) | (one.waits_for_room ? POLLOUT : 0));
     watched_.push_back({.fd = one.broken ? -1 : watchable(one.at.socket), .events = events, .revents = 0});
     watched_.push_back({.fd = watchable(one.at.process), .events = POLLIN, .revents = 0});
@@ -169,8 +169,8 @@ void server::read(importer& one) noexcept {
   }
 }
 
-/// Reads what the importer sent before it closed the connection. It may have let go of memory, and closed, since the
-/// last read, and this end noticed when it sent a request.
+/// Reads what the importer sent before it closed the connection. Since the last read the importer may have let memory
+/// go and closed the connection, which the server detected when it sent a request.
 void server::read_rest(importer& one) noexcept {
   release_message message;
   for (int i = 0; i < most_unread && one.at.receive(message) == endpoint::received::message; ++i)
@@ -194,7 +194,7 @@ void server::write(importer& one) noexcept {
   }
 }
 
-/// Returns whether the message needs not be sent again.
+/// Returns true if the message needs no further attempt: it is sent, or the connection is broken.
 bool server::send(importer& one, const release_message& message) noexcept {
   switch (one.at.send(message)) {
     case endpoint::sent::done: return true;
@@ -211,14 +211,16 @@ void server::end(importer& one) noexcept {
   one.number = 0;
 }
 
-/// Whether a process has its share of the connections: one for each of its listeners, and room for others is left. All
-/// processes that this one's PID namespace does not have are process 0, and have no share.
+/// Returns whether a process has its share of the connections: one for each of its listeners, which leaves room for
+/// others. All processes outside this one's PID namespace are process 0, and have no share.
 bool server::has_many(pid_t process) const noexcept {
   return process != 0 && std::ranges::count_if(importers_, [&](const importer& one) {
                            return one.at.pid == process;
                          }) >= most_of_a_process;
 }
 
+/// Accepts only if the last poll found connections. Where no descriptor is free for one, connected importers are served
+/// meanwhile.
 void server::accept_some() noexcept {
   if (watched_.empty() || watched_[1].revents == 0) return;  // the first round has not polled
   for (int i = 0; i < accepts_a_round; ++i) {

@@ -22,7 +22,7 @@ namespace pinfold::release {
 class server;
 using server_owner = std::unique_ptr<server>;
 
-/// A thread that admits importers, asks them to let memory go, and notices their end. It waits for no importer.
+/// A thread that admits importers, asks them to let memory go, and detects their end. It waits for no importer.
 class server {
  public:
   static constexpr std::size_t most_importers = 1024;
@@ -41,7 +41,7 @@ class server {
   [[nodiscard]] const std::shared_ptr<release_registry>& registry() const noexcept { return registry_; }
   [[nodiscard]] release_statistics statistics() const noexcept { return retirements_->statistics(); }
 
-  /// Begins a retirement. If it fails, nothing has changed, and `free` is not taken.
+  /// Begins a retirement. On an error, nothing has changed, and `free` is not taken.
   [[nodiscard]] result<retirement> begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,
                                          free_call& free) noexcept;
 

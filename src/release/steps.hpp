@@ -9,7 +9,7 @@
 
 namespace pinfold::release {
 
-/// A place between two things that another process can tell apart. Some steps are under a mutex.
+/// A point between two actions that another process can distinguish. Some steps are reached with a mutex held.
 enum class step : std::uint8_t {
   importer_connecting,   ///< the importer has no connection to the exporter
   importer_connected,    ///< it has one, which its thread does not watch yet
@@ -18,26 +18,26 @@ enum class step : std::uint8_t {
   importer_admitted,     ///< `admitted` is read; the memory is not opened
   importer_requested,    ///< `request` is read
   importer_retiring,     ///< the listener refuses opens of the memory; no cache has invalidated its entry
-  importer_invalidated,  ///< the caches have; they have closed nothing
+  importer_invalidated,  ///< the caches have invalidated it; they have closed nothing
   importer_leased,       ///< `leased` is sent
   importer_closed,       ///< the mapping is closed; the listener counts it
-  importer_letting_go,   ///< the listener does not count it any more; `gone` is not sent
+  importer_letting_go,   ///< the listener no longer counts it; `gone` is not sent
   importer_let_go,       ///< `gone` is sent
   exporter_accepted,     ///< the exporter has a connection to the importer, and has read nothing
   exporter_opening,      ///< `opening` is read; the importer is not counted
   exporter_admitting,    ///< it is counted, or refused; the reply is not sent
   exporter_admitted,     ///< the reply is sent
-  exporter_retiring,     ///< opens are refused; the exporter's thread does not know
+  exporter_retiring,     ///< opens are refused; the exporter's thread has not been notified
   exporter_requesting,   ///< an importer counts as asked; `request` is not sent
   exporter_requested,    ///< `request` is sent
   exporter_answered,     ///< `answer` is read; the importer is counted as before
-  exporter_counted,      ///< what the importer answered counts
+  exporter_counted,      ///< the importer's answer is counted
   exporter_bereaved,     ///< the end of an importer's process is seen; it is counted
-  exporter_freeing,      ///< no importer is counted; the memory is there
-  exporter_freed,        ///< the memory is freed; no waiting thread knows
+  exporter_freeing,      ///< no importer is counted; the memory exists
+  exporter_freed,        ///< the memory is freed; no waiting thread has been notified
   exporter_ending,       ///< the exporter's object is being destroyed; its thread has ended
-  exporter_ended,        ///< its connections are shut down; retired memory is there
-  none,                  ///< their number
+  exporter_ended,        ///< its connections are shut down; retired memory exists
+  none,                  ///< the number of steps
 };
 
 /// Called at every step, on the thread that reaches it; null outside of tests.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto no_answer = "cannot ask the CUDA driver for its devices";
 
-/// Returns the device of the handle's memory; `unsupported` where this process does not see it.
+/// Returns the device of the handle's memory; `unsupported` if this process does not see it.
 result<cuda::device> device_of(const cuda::driver_table& calls, const cuda_ipc_handle& handle) noexcept {
   int count = 0;
   if (auto got = cuda::checked(calls.device_get_count(&count), no_answer); !got) return tl::unexpected(got.error());
@@ -43,8 +43,9 @@ result<void> reaches(const cuda::driver_table& calls, int ordinal, const cuda_ip
   return possible != 0 ? result<void>{} : fail(errc::unsupported, "this device cannot reach the peer's memory");
 }
 
-/// An allocation's handle can be opened without a message to the exporter. So an exporter that may not be looked at is
-/// no reason against it. One in another PID namespace has no process of that number here, and counts as ended.
+/// An allocation's handle can be opened without a message to the exporter, so an exporter that this process may not
+/// inspect is no objection. An exporter in another PID namespace has no process of that number here, and counts as
+/// ended.
 result<void> exporter_runs(const cuda_ipc_handle& handle) noexcept {
   const auto process = fd_passing::open_process(origin_of(handle));
   if (!process && process.error() != errc::peer_gone) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Finds out why a handle could not be opened, before anything is opened.
+/// Finds out why a handle could not be opened, without opening it.
 #pragma once
 
 #include "importers/cuda_ipc/handle.hpp"

@@ -15,7 +15,8 @@
 
 namespace pinfold::cuda_ipc {
 
-/// Thread-safe.
+/// Keeps at most `most` events that no call is using, the ones that were waited for last: no call tells that an
+/// exporter and its events have ended. Thread-safe.
 class event_table {
  public:
   static constexpr std::size_t most = 64;

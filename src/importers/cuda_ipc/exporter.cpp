@@ -23,7 +23,7 @@ namespace {
 
 constexpr auto no_memory = "no memory for the exporter's own records";
 
-/// Returns how the memory can be shared; the message of `unsupported` says which kind it is and why it cannot.
+/// Returns how the memory can be shared; the message of `unsupported` names the kind of memory and the reason.
 result<cuda_memory_kind> shareable(const cuda::memory_facts& facts) noexcept {
   constexpr auto descriptor = static_cast<std::uint64_t>(cuda::allocation_handle_type::posix_file_descriptor);
   const bool by_descriptor = (facts.handle_types & descriptor) != 0;
@@ -40,7 +40,6 @@ result<cuda_memory_kind> shareable(const cuda::memory_facts& facts) noexcept {
   return fail(errc::unsupported, "CUDA cannot share memory of cuMemCreate without POSIX descriptors");
 }
 
-/// A device that the exporter uses.
 struct exporting_device {
   std::shared_ptr<cuda::primary_context> context;
   cuda::event event = nullptr;
@@ -142,7 +141,7 @@ result<cuda_ipc::shares::subject> cuda_ipc_exporter::state::subject_of(cuda_memo
   return what;
 }
 
-/// The driver exports pointers of a pool only after the pool itself: a descriptor of it need not stay open.
+/// The driver exports pointers of a pool only after the pool itself; a descriptor of the pool need not stay open.
 status cuda_ipc_exporter::state::export_pointer(cuda::pool_pointer_export& made, const cuda_ipc_handle& handle) {
   const auto answer = calls.mem_pool_export_pointer(&made, handle.base);
   if (answer != status::invalid_value) return answer;

@@ -10,7 +10,7 @@
 
 namespace pinfold::cuda_ipc {
 
-/// The letters PFCUIPC and the version of the layout. Version 1 had no number of the host.
+/// The letters PFCUIPC and the version of the layout. Version 1 lacked the number of the host.
 inline constexpr std::uint64_t handle_magic = 0x5046'4355'4950'4302;
 
 static_assert(sizeof(cuda_ipc_handle) == 160);
@@ -30,8 +30,8 @@ using fd_passing::checksum_of;
   return {handle.exporter, handle.start_time, handle.pid};
 }
 
-/// Returns the allocation that the handle stands for; `invalid_handle` when no exporter of ours can have made it. Does
-/// not call the driver.
+/// Returns the allocation of the handle; `invalid_handle` if no pinfold exporter can have made it. Does not call the
+/// driver.
 [[nodiscard]] result<range> checked(const cuda_ipc_handle& handle) noexcept;
 
 }  // namespace pinfold::cuda_ipc

@@ -110,8 +110,8 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   const auto place = cuda_ipc::place_of(state_->options.device, handle, window ? window->at() : 0);
   const auto listed = state_->by_exporter->begin(cuda_ipc::origin_of(handle), peer, *allocation, handle);
   if (!listed) return tl::unexpected(listed.error());
-  // Memory that another cache has open needs no link, but this one has to learn of the exporter's end. Without a link
-  // it does not, and the open says why if it needs one.
+  // This importer must be notified of the exporter's end, also where an open needs no link. Without a link it is not;
+  // an open that needs the link reports the error.
   if (handle.exporter != 0)
     static_cast<void>(state_->links->find_or_make(fd_passing::transport::scm, cuda_ipc::origin_of(handle)));
   cuda::device_pointer at = 0;

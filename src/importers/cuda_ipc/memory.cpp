@@ -103,7 +103,7 @@ result<void> close_memory(const cuda::primary_context& in, opened_memory& memory
     if (memory.kind == cuda_memory_kind::pool) static_cast<void>(close_pooled(in.calls(), memory, true));
     return {};
   }
-  auto done = status::unknown;  // kept apart: if only restoring the context fails, the memory is closed
+  auto done = status::unknown;  // separate: if only restoring the context fails, the memory is closed
   const auto answer = in.with([&] { return done = close_by_kind(in.calls(), memory); });
   if (done == status::success || cuda::context_gone(answer)) return {};
   return closed(answer);

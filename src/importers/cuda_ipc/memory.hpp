@@ -11,14 +11,14 @@
 
 namespace pinfold::cuda_ipc {
 
-/// What an open needs beside the context and the handle.
+/// The arguments of an open besides the context and the handle.
 struct open_options {
-  std::shared_ptr<window> in{};  ///< where segments have their place; null: at addresses of their own
+  std::shared_ptr<window> in{};  ///< the window in which segments have their place; null: at addresses of their own
   bool confirm = true;           ///< as `cuda_ipc_importer_options::confirm`
 };
 
-/// Opens the handle. Errors as `cuda_ipc_importer::open`; memory that must not be used, and that the driver refuses to
-/// close, is `left`.
+/// Opens the handle. Errors as `cuda_ipc_importer::open`; `left` gets memory that must not be used, and that the driver
+/// refuses to close.
 [[nodiscard]] result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
                                                 const cuda_ipc_handle& handle, const open_options& how,
                                                 std::optional<opened_memory>& left) noexcept;

@@ -27,12 +27,12 @@ struct opened_memory {
   std::uint64_t life = 0;               ///< of the context; segments belong to no context
   std::uint64_t pool_pin = 0;           ///< for pool memory, the hold on its pool
   std::size_t closed = 0;               ///< how many segments a failed close has unmapped
-  bool wrong = false;                   ///< not what the handle names, and the driver refused to close it
-  std::shared_ptr<window> in{};         ///< the window that the segments have a place in; null: addresses of their own
+  bool wrong = false;                   ///< not the memory that the handle names, and the driver refused to close it
+  std::shared_ptr<window> in{};         ///< the window in which the segments have a place; null: addresses of their own
 };
 
-/// One handle, by the bytes that the driver distinguishes, on one device. Mappings in windows are apart from others:
-/// only the importer of the window shares them.
+/// One handle, by the bytes that the driver distinguishes, on one device. Mappings in windows are separate: only the
+/// importer of the window shares them.
 struct open_place {
   int device;
   cuda::device_pointer window;  ///< 0: in none
@@ -44,8 +44,8 @@ struct open_place {
   }
 };
 
-/// Returns the place of a handle, without an allocation's names by its exporter: two exporters in one process give one
-/// allocation different names, but the driver does not.
+/// Returns the place of a handle, without the exporter's own names for the allocation: two exporters in one process
+/// name one allocation differently, but the driver does not.
 [[nodiscard]] inline open_place place_of(int device, cuda_ipc_handle handle, cuda::device_pointer window = 0) noexcept {
   if (kind_of(handle) == cuda_memory_kind::allocation) handle.exporter = handle.serial = handle.check = 0;
   return {device, window, handle};
@@ -53,7 +53,6 @@ struct open_place {
 
 using opened_table = cuda::open_table<open_place, opened_memory>;
 
-/// Returns the process's table.
 inline opened_table& all_opened() noexcept { return cuda::only<opened_table>(); }
 
 }  // namespace pinfold::cuda_ipc

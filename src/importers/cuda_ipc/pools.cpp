@@ -34,10 +34,10 @@ using pool_table = cuda::open_table<pool_place, cuda::memory_pool>;
 pool_table& all_pools() noexcept { return cuda::only<pool_table>(); }
 
 /// The addresses at which pool memory is open. No memory is freed between an import and its entry here: the driver
-/// reuses an address as soon as it is free, and otherwise the import would be taken for memory that is still open.
+/// reuses an address as soon as it is free, and the import would be mistaken for memory that is still open.
 class address_set {
  public:
-  /// Calls `import()`, which returns a status and sets `at`. `taken` tells whether other memory has that address.
+  /// Calls `import()`, which returns a status and sets `at`. Sets `taken` to whether other memory has that address.
   /// Throws only before the import.
   template <class Import>
   [[nodiscard]] status import(const cuda::device_pointer& at, bool& taken, Import&& import) {

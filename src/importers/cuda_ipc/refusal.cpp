@@ -11,8 +11,8 @@ namespace {
 
 using cuda::status;
 
-/// Whether the status says no more than that the handle is bad: the driver does not tell freed memory from other
-/// causes.
+/// Returns whether the status means only that the handle is bad: the driver does not distinguish freed memory from
+/// other causes.
 bool blames_handle(status answer) noexcept {
   return answer == status::invalid_value || answer == status::invalid_handle || answer == status::map_failed ||
          answer == status::not_found || answer == status::unknown;

@@ -24,7 +24,7 @@ std::size_t sum(std::span<const std::size_t> segments) noexcept {
   return std::accumulate(segments.begin(), segments.end(), std::size_t{0});
 }
 
-/// Reserved addresses, with segments mapped from the start on. Unmaps them unless `keep` is called.
+/// Reserved addresses, with segments mapped from the start. Unmaps them unless `keep` is called.
 class mapped_segments {
  public:
   mapped_segments(const cuda::driver_table& calls, std::size_t bytes) noexcept : calls_(calls) {
@@ -34,7 +34,7 @@ class mapped_segments {
   mapped_segments& operator=(const mapped_segments&) = delete;
   ~mapped_segments() {
     if (memory_.at == 0) return;
-    if (close_segments(calls_, memory_) != status::success) return;  // still mapped memory cannot be given back
+    if (close_segments(calls_, memory_) != status::success) return;  // memory that is still mapped cannot be given back
   }
 
   [[nodiscard]] result<void> reserve() noexcept {

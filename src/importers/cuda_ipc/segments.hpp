@@ -19,17 +19,17 @@ namespace pinfold::cuda_ipc {
 /// Makes the sealed memfd that lists segments. `out_of_resources`.
 [[nodiscard]] result<os::file> listed(std::span<const std::size_t> segments) noexcept;
 
-/// Returns the segments in such a memfd. `invalid_handle` when it is not one, or when the segments do not add up to
-/// `total` bytes.
+/// Returns the segments in such a memfd. `invalid_handle` if it is none, or if the segments do not add up to `total`
+/// bytes.
 [[nodiscard]] result<std::vector<std::size_t>> read_list(const os::file& list, std::size_t total) noexcept;
 
-/// Fetches all segments of the handle and maps them side by side: at their place in `window`, or, without one, at
+/// Fetches all segments of the handle and maps them side by side: at their place in `window`, or, without a window, at
 /// addresses of their own.
 [[nodiscard]] result<opened_memory> open_segments(const cuda::primary_context& in, fd_passing::connection& from,
                                                   const cuda_ipc_handle& handle,
                                                   const std::shared_ptr<window>& window) noexcept;
 
-/// Unmaps all that is still mapped. After a failure a later call continues where this one stopped.
+/// Unmaps all that is still mapped. After a failure a later call continues where the failed one stopped.
 [[nodiscard]] cuda::status close_segments(const cuda::driver_table& calls, opened_memory& memory) noexcept;
 
 }  // namespace pinfold::cuda_ipc

@@ -24,12 +24,12 @@ bool overlap(std::uint64_t begin, std::uint64_t end, std::uint64_t other_begin, 
   return begin < other_end && other_begin < end;
 }
 
-/// Whether two segments cannot both be mapped.
+/// Returns whether two segments cannot both be mapped.
 bool exclude(const cuda::segment_facts& one, const cuda::segment_facts& other) noexcept {
   return one != other && overlap(one.base, one.base + one.size, other.base, other.base + other.size);
 }
 
-/// Whether the memory `now` proves that `other`, which overlaps it, is gone.
+/// Returns whether the memory `now` proves that `other`, which overlaps it, is gone.
 bool replaces(const shares::subject& now, const shares::subject& other) noexcept {
   if (now.segments.empty() || other.segments.empty()) return now != other;
   return std::ranges::any_of(now.segments, [&](const auto& one) {
@@ -51,7 +51,7 @@ const shares::shared* shares::known(const subject& what) const noexcept {
   return nullptr;
 }
 
-/// Calls `use(serial, subject)` for all memory there, and forgets it where that returns true.
+/// Calls `use(serial, subject)` for all memory in the range, and forgets the memory for which it returns true.
 template <class Use>
 void shares::for_each_overlapping(const range& where, Use use) {
   auto at = by_address_.lower_bound(where.begin - std::min<std::uint64_t>(where.begin, largest_));

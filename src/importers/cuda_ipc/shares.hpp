@@ -19,12 +19,12 @@
 
 namespace pinfold::cuda_ipc {
 
-/// Thread-safe. Descriptors are made at each request and closed after they were sent: a kept descriptor would keep
-/// memory that the application has freed. For memory that the driver itself opens, the descriptor means only that the
-/// memory of that handle is still there.
+/// Thread-safe. Makes a descriptor at each request and closes it after it is sent: a kept descriptor would keep memory
+/// that the application has freed. For memory that the driver itself opens, the descriptor only proves that the memory
+/// of that handle still exists.
 class shares final : public fd_passing::fd_provider {
  public:
-  /// `registry` may be null; it learns of handles that are made and forgotten.
+  /// `registry` may be null; it is notified of handles that are made and forgotten.
   explicit shares(const cuda::driver_table& calls, std::shared_ptr<release_registry> registry = {}) noexcept;
 
   /// The memory that a handle names. `find_or_make` returns its handle, and calls `make` unless the handle is known. A
@@ -53,8 +53,9 @@ class shares final : public fd_passing::fd_provider {
 
   /// Stops lending the memory, without notifying the registry.
   void withdraw(const cuda_ipc_handle& handle) noexcept;
-  /// The same for all memory in the range, of which it returns the serials. Throws `std::bad_alloc`, and then changes
-  /// nothing.
+  /// As `withdraw`, for all memory in the range; returns its serials, and those of memory in the range that was
+  /// withdrawn so before, that importers still hold, and that is still there. Throws `std::bad_alloc`, and then no
+  /// memory is withdrawn.
   [[nodiscard]] std::vector<std::uint64_t> withdraw(const range& where);
 
   [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override;

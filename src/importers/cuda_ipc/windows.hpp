@@ -16,8 +16,8 @@
 
 namespace pinfold::cuda_ipc {
 
-/// Reserved addresses, and the parts of them that a mapping has taken. Thread-safe. Two taken parts never meet, and a
-/// window with a taken part is not removed: so a mapping has its place alone, as long as it is taken.
+/// Reserved addresses, and the parts of them that a mapping has taken. Thread-safe. Taken parts never overlap, and a
+/// window with a taken part is not removed, so no other mapping comes into a taken place.
 class window {
  public:
   window(const range& remote, cuda::device_pointer local) noexcept : where_(remote), at_(local) {}
@@ -25,14 +25,13 @@ class window {
   [[nodiscard]] cuda::device_pointer at() const noexcept { return at_; }
   [[nodiscard]] const range& where() const noexcept { return where_; }
 
-  /// Takes the place of a range of the exporter, and returns it. `already_mapped` when it meets a taken place,
-  /// `unsupported` when the window was removed. Throws std::bad_alloc.
+  /// Takes the place of a range of the exporter, and returns it. `already_mapped` if it overlaps a taken place,
+  /// `unsupported` if the window was removed. Throws std::bad_alloc.
   [[nodiscard]] result<cuda::device_pointer> take(const range& wanted);
 
-  /// Gives the place back.
   void give_back(cuda::device_pointer place) noexcept;
 
-  /// Frees the addresses. `in_use_conflict` when a place is taken. A failure leaves the window as it is.
+  /// Frees the addresses. `in_use_conflict` if a place is taken. A failure leaves the window unchanged.
   [[nodiscard]] result<void> free(const cuda::driver_table& calls) noexcept;
 
  private:
@@ -46,14 +45,14 @@ class window {
 /// The windows of one importer. Thread-safe.
 class window_table {
  public:
-  /// Returns where the window is, after reserving its addresses if it is new. Errors as
+  /// Returns the address of the window, after reserving its addresses if it is new. Errors as
   /// `cuda_ipc_importer::add_window`.
   [[nodiscard]] result<cuda::device_pointer> add(const cuda::primary_context& in, const memory_window& wanted) noexcept;
 
   /// Removes the window. Errors as `cuda_ipc_importer::remove_window`.
   [[nodiscard]] result<void> remove(const cuda::driver_table& calls, const memory_window& gone) noexcept;
 
-  /// Returns the window that contains the whole range of the exporter; null when none does.
+  /// Returns the window that contains the whole range of the exporter; null if none does.
   [[nodiscard]] std::shared_ptr<window> find(std::uint64_t exporter, const range& wanted) const noexcept;
 
   /// Frees all windows in which nothing is mapped.

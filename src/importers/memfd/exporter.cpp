@@ -9,7 +9,7 @@ struct memfd_buffer::state {
   memfd_handle handle;
   memfd::exported_memory memory;
   std::shared_ptr<memfd::served_table> served;
-  std::shared_ptr<release_registry> registry;  ///< null where the exporter retires nothing
+  std::shared_ptr<release_registry> registry;  ///< null if the exporter retires nothing
 
   state() noexcept = default;
   state(const state&) = delete;
@@ -77,7 +77,7 @@ result<retirement> memfd_exporter::begin_retire(memfd_buffer&& buffer, std::chro
     return {};
   };
   const std::uint64_t serial = buffer.handle().serial;
-  // The registry refuses importers from here on, so the descriptor need not be withdrawn at the same moment.
+  // The registry refuses importers from here on, so the descriptor can be withdrawn later.
   *kept = std::move(buffer);
   auto begun = state_->releases->begin(serial, kept->size(), timeout, free);
   if (begun) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What an exporter's buffers and segments need of it.
+/// The part of an exporter that its buffers and segments need.
 #pragma once
 
 #include "fd_passing/exporter_id.hpp"

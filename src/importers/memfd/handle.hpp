@@ -2,7 +2,7 @@
 /// \file
 /// Makes and checks memfd handles.
 ///
-/// The checksum finds damage, such as bytes lost in transit or a handle of another kind. It does not protect against
+/// The checksum detects damage, such as bytes lost in transit or a handle of another kind. It does not protect against
 /// attackers: when the descriptor is fetched, the kernel decides whether a process may open a buffer.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace pinfold::memfd {
 
-/// The letters PFMEMFD and the version of the layout. Version 1 had no number of the host.
+/// The letters PFMEMFD and the version of the layout. Version 1 lacked the number of the host.
 inline constexpr std::uint64_t handle_magic = 0x5046'4d45'4d46'4402;
 
 static_assert(sizeof(memfd_handle) == 72);
@@ -32,8 +32,8 @@ using fd_passing::checksum_of;
   return fd_passing::completed(handle, handle_magic);
 }
 
-/// Returns the allocation that the handle stands for; `invalid_handle` when no exporter of ours can have made it. Makes
-/// no system call.
+/// Returns the allocation of the handle; `invalid_handle` if no pinfold exporter can have made it. Makes no system
+/// call.
 [[nodiscard]] result<range> checked(const memfd_handle& handle) noexcept;
 
 }  // namespace pinfold::memfd

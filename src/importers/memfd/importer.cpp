@@ -57,7 +57,7 @@ std::uint64_t name_of(const memfd_importer::registration_type& mapping) noexcept
   return reinterpret_cast<std::uintptr_t>(mapping.address);
 }
 
-/// Returns the handle's allocation if its own bytes speak against nothing.
+/// Returns the handle's allocation if nothing in the handle itself forbids the import.
 result<range> permitted(const memfd_handle& handle, const memfd_importer_options& options) noexcept {
   const auto allocation = memfd::checked(handle);
   if (!allocation) return allocation;
@@ -83,7 +83,7 @@ result<os::file> memfd_importer::state::fetch_once(const memfd_handle& handle) n
   return fetched;
 }
 
-/// Retries without the descriptors that the table keeps for speed: an open must not fail because of them.
+/// Retries without the descriptors that the table keeps for speed, so that an open never fails because of them.
 result<os::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
   auto fetched = fetch_once(handle);
   if (fetched || fetched.error() != errc::out_of_resources || !links->forget_all()) return fetched;

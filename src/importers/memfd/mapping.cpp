@@ -13,7 +13,7 @@ namespace pinfold::memfd {
 
 namespace {
 
-/// The device number of all memfds of this host, without which an inode number says little. 0 when unknown.
+/// The device number of all memfds of this host, without which an inode number proves little. 0 if unknown.
 std::atomic<dev_t> shared_device{0};
 
 }  // namespace

@@ -20,8 +20,8 @@ namespace pinfold::memfd {
 [[nodiscard]] result<void> verify(const os::file& fetched, const memfd_handle& handle,
                                   const memfd_importer_options& options) noexcept;
 
-/// Maps the file, over the reservation at `where` if that is not null. `out_of_resources` when this process cannot have
-/// more mappings, `not_permitted`; a reservation is then as it was.
+/// Maps the file, over the reservation at `where` if that is not null. `out_of_resources` if this process cannot have
+/// more mappings, `not_permitted`; a reservation is then unchanged.
 [[nodiscard]] result<void*> map_imported(const os::file& verified, const memfd_handle& handle,
                                          const memfd_importer_options& options, void* where = nullptr) noexcept;
 

@@ -90,7 +90,7 @@ result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access
   memory.data_ = *data;
   memory.size_ = *size;
   memory.inode_ = seen.st_ino;
-  // After the mapping, because the exporter's own mapping has to be writable.
+  // After the mapping, because the exporter's own mapping must be writable.
   if (auto sealed = seal(memory.file_, access); !sealed) {
     if (how == placing::reservation && os::reserve_again(where, *size)) memory.leave_mapping();
     return tl::unexpected(sealed.error());

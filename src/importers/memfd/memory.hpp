@@ -12,7 +12,7 @@
 
 namespace pinfold::memfd {
 
-/// What may be mapped at the chosen address.
+/// What may already be mapped at the chosen address.
 enum class placing : std::uint8_t {
   free_only,    ///< nothing
   reservation,  ///< a reservation of the caller, whose part is replaced in one step
@@ -42,7 +42,7 @@ class exported_memory {
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
   [[nodiscard]] int descriptor() const noexcept { return file_.number(); }
 
-  /// Leaves the addresses to the reservation, which has something else mapped there or unmaps them.
+  /// Leaves the addresses to the reservation, which maps something else there or unmaps them.
   void leave_mapping() noexcept { data_ = nullptr; }
 
  private:
@@ -54,13 +54,12 @@ class exported_memory {
   std::uint64_t inode_ = 0;
 };
 
-/// Returns an empty memfd that can be sealed, or nothing and `errno`.
+/// Returns an empty memfd that can be sealed; nothing, with `errno` set, on failure.
 [[nodiscard]] os::file new_memfd() noexcept;
 
 /// Makes zeroed memory of `bytes` bytes, rounded up to pages, exactly at `where` if that is not null. On an error, a
-/// reservation at `where` is as it was. The size is
-/// sealed, and so are the seals; with `read_only`, no other mapping can ever write. `invalid_range`, `in_use_conflict`,
-/// `out_of_resources`, `unsupported`.
+/// reservation at `where` is unchanged. The size is sealed, and so are the seals; with `read_only`, no other mapping
+/// can ever write. `invalid_range`, `in_use_conflict`, `out_of_resources`, `unsupported`.
 [[nodiscard]] result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access access,
                                                   placing how = placing::free_only) noexcept;
 

@@ -24,7 +24,7 @@ bool open_mappings::meets_window(const key& wanted, std::uint64_t end) const noe
   return before.exporter == wanted.exporter && before.base + place.size() > wanted.base;
 }
 
-/// Returns the range's place in the window that contains all of it; null when none does.
+/// Returns the range's place in the window that contains all of it; null if none does.
 void* open_mappings::place_of(const key& wanted, std::uint64_t end) const noexcept {
   const auto after = windows_.upper_bound(wanted);
   if (after == windows_.begin()) return nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ranges of exporters that an importer has open, and the windows in which it maps them: ensures that nothing is
-/// mapped twice, and that what is mapped in a window has its place there alone.
+/// The ranges of exporters that an importer has open, and the windows in which it maps them. Ensures that nothing is
+/// mapped twice, and that no two mappings share a place in a window.
 #pragma once
 
 #include <pinfold/importers/memfd.hpp>
@@ -17,23 +17,23 @@
 namespace pinfold::memfd {
 
 /// Ranges by exporter and address; those of one exporter never overlap, and neither do its windows. A range that is in
-/// a window when it is reserved is mapped there until it is removed: a window neither comes under an open range nor
-/// goes from under one. So two mappings in a window never meet. A range is in the table from before its mmap until
-/// after its munmap, so an open that meets a close in progress is refused, too. Thread-safe. Allocates and frees no
-/// memory under the lock.
+/// a window when it is reserved is mapped there until it is removed: no window is added or removed around an open
+/// range. So two mappings in a window never overlap. A range is in the table from before its mmap until after its
+/// munmap, so an open that meets a close in progress is refused, too. Thread-safe. Allocates and frees no memory under
+/// the lock.
 class open_mappings {
  public:
   using mapping = memfd_importer::registration_type;
 
-  /// Takes the range for an open that is about to map, and returns its place in a window; null when it has none.
-  /// `already_mapped` when it overlaps a taken range.
+  /// Takes the range for an open that is about to map, and returns its place in a window; null if it has none.
+  /// `already_mapped` if it overlaps a taken range.
   [[nodiscard]] result<void*> reserve(std::uint64_t exporter, range wanted) noexcept;
 
   /// Marks the reserved range as mapped.
   void publish(const mapping& made) noexcept;
 
-  /// Claims the mapping for one close, and returns whether it is in a window. `invalid_argument` when it is not open,
-  /// or is being closed.
+  /// Claims the mapping for one close, and returns whether it is in a window. `invalid_argument` if it is not open, or
+  /// is being closed.
   [[nodiscard]] result<bool> begin_close(const mapping& closing) noexcept;
 
   /// Undoes `begin_close` after a failed close.
@@ -44,14 +44,14 @@ class open_mappings {
 
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Adds a window over reserved addresses, and returns where it is: for a window that is there already, the addresses
-  /// of that one. `in_use_conflict` when it meets a taken range or another window.
+  /// Adds a window over reserved addresses, and returns its address; for a window that exists already, that of the
+  /// existing one. `in_use_conflict` if it overlaps a taken range or another window.
   [[nodiscard]] result<void*> add_window(const memory_window& window, os::reservation place) noexcept;
 
-  /// Removes the window. `in_use_conflict` when a taken range is in it, `invalid_argument` when it is not there.
+  /// Removes the window. `in_use_conflict` if a taken range is in it, `invalid_argument` if it does not exist.
   [[nodiscard]] result<void> remove_window(const memory_window& window) noexcept;
 
-  /// Whether the address is in a window, which unmaps it.
+  /// Returns whether the address is in a window, which unmaps it.
   [[nodiscard]] bool is_in_window(const void* address) const noexcept;
 
   /// Calls `use` with the address and size of every mapping outside of windows. No other call may run.

@@ -32,13 +32,13 @@ result<std::size_t> whole_pages(std::size_t bytes) noexcept {
 
 }  // namespace
 
-/// Segments by their first address. Every change is made under the mutex, with the memory that it needs at hand.
+/// Segments by their first address. Every change is made under the mutex, with its memory allocated before.
 struct memfd_segments::state {
   using table = std::map<std::uintptr_t, segment>;
 
   std::weak_ptr<memfd_exporter::state> exporter;
   std::shared_ptr<memfd::served_table> served;
-  std::shared_ptr<release_registry> registry;  ///< null where the exporter retires nothing
+  std::shared_ptr<release_registry> registry;  ///< null if the exporter retires nothing
   memory_window window;
   os::reservation place;
   mutable std::mutex mutex;
@@ -106,7 +106,7 @@ result<memfd_handle> memfd_segments::state::add(const range& where) {
   const auto owner = exporter.lock();
   if (!owner) return fail(errc::closed, "the exporter has ended");
   if (!is_free(where)) return fail_errno(errc::in_use_conflict, EEXIST, "the range already has a segment");
-  table made;  // allocated before anything can be half done
+  table made;  // allocated before any step that would have to be undone
   const auto fresh = made.try_emplace(where.begin, memfd_handle{}, memfd::exported_memory()).first;
   auto memory = memfd::make_memory(where.size(), reinterpret_cast<void*>(where.begin), owner->options.access,
                                    memfd::placing::reservation);
@@ -124,7 +124,7 @@ result<memfd_handle> memfd_segments::state::add(const range& where) {
 
 namespace {
 
-/// In a forked child, a thread that is not there may hold the mutex.
+/// Fails in a forked child, where a thread that the child does not have may hold the mutex.
 template <class State>
 result<void> usable_here(const State* state) noexcept {
   if (state == nullptr) return fail(errc::closed, "the segments were moved from");

@@ -17,10 +17,10 @@
 namespace pinfold::memfd {
 
 /// Maps serials to descriptors. Thread-safe. Shared by an exporter, its buffers and its server. Only the process that
-/// made it may use it: in a forked child a thread that is not there may hold its lock.
+/// made it may use it: in a forked child, a thread that the child does not have may hold its lock.
 class served_table final : public fd_passing::fd_provider {
  public:
-  /// Returns false when there is no memory.
+  /// Returns false if there is no memory.
   [[nodiscard]] bool add(std::uint64_t serial, int descriptor) noexcept try {
     std::map<std::uint64_t, lent> made{{serial, {descriptor, inode_of(descriptor)}}};
     const std::scoped_lock hold(mutex_);
@@ -30,7 +30,7 @@ class served_table final : public fd_passing::fd_provider {
     return false;
   }
 
-  /// Stops lending the descriptor: on return no peer gets it any more.
+  /// Stops lending the descriptor: after the return no peer gets it.
   void remove(std::uint64_t serial) noexcept {
     if (inherited()) return;
     std::map<std::uint64_t, lent>::node_type removed;  // its memory is freed after the lock is released
