@@ -46,7 +46,7 @@ code_lock::shared::shared(code_lock* of) noexcept : of_(of) {
   if (of_->changed_by_.load(std::memory_order_seq_cst) == this_thread() || !try_for_long(enter)) of_ = nullptr;
 }
 
-// In a child that was forked by a signal handler within the call, no call is counted.
+// In a child forked by a signal handler during the call, no call is counted.
 code_lock::shared::~shared() {
   if (of_ == nullptr) return;
   auto calls = of_->calls_.load(std::memory_order_seq_cst);
@@ -57,7 +57,7 @@ code_lock::shared::~shared() {
 
 code_lock::exclusive::exclusive(code_lock& of) noexcept : of_(of) {
   PINFOLD_ASSERT(of_.changed_by_.load(std::memory_order_relaxed) == 0, "one thread at a time changes code");
-  of_.changed_by_.store(this_thread(), std::memory_order_seq_cst);  // first: a signal handler may call from here on
+  of_.changed_by_.store(this_thread(), std::memory_order_seq_cst);  // first: from here on a signal handler may call
   held_ = try_for_long([&] {
     std::uint32_t none = 0;
     return of_.calls_.compare_exchange_strong(none, change, std::memory_order_seq_cst);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Keeps apart our changes of libc's code and other threads' calls of mprotect on it, because either ends with a page
-/// read-only that the other is about to write. For hooks: allocates nothing, and makes system calls only to wait.
+/// Separates our changes of libc's code from other threads' calls of mprotect on it: each may make a page read-only
+/// that the other is about to write. For hooks: allocates nothing, and makes system calls only to wait.
 #pragma once
 
 #include <atomic>
@@ -9,13 +9,13 @@
 
 namespace pinfold::monitors {
 
-/// A readers-writer lock: calls share it, and a change, which goes first, has it alone. It lies on memory that a child
-/// of fork(2) finds zeroed, because the threads that held it do not exist there.
+/// A readers-writer lock: calls share it; a change has priority and excludes them. It lies on memory that a child of
+/// fork(2) finds zeroed, because the threads that held it do not exist there.
 class code_lock {
  public:
   /// Held by a thread during a call that changes the protection of guarded code. Waits up to about half a second for a
-  /// change, and then goes on without the lock, because a program's call must not hang. A signal handler's call within
-  /// the change goes on at once.
+  /// change, and then continues without the lock, because a program's call must not hang. A signal handler's call
+  /// within the change continues at once.
   class shared {
    public:
     /// Null: holds nothing.
@@ -36,7 +36,7 @@ class code_lock {
     exclusive& operator=(const exclusive&) = delete;
     ~exclusive();
 
-    /// Returns false if a call did not end: then the code must not be changed.
+    /// Returns false if a call did not end: the code must then not be changed.
     [[nodiscard]] bool held() const noexcept { return held_; }
 
    private:

@@ -32,7 +32,7 @@ result<libc_copies> own_copy() noexcept {
 
 namespace {
 
-// Returns where a mapping of a libc's start begins, or 0. A line: address-address rights offset device inode path
+// Returns where a mapping of a libc's start begins, or 0. A line: address-address permissions offset device inode path
 std::uintptr_t begin_of_a_libc(std::string_view line) noexcept {
   const auto path = line.find('/');
   if (path == std::string_view::npos) return 0;
@@ -44,7 +44,7 @@ std::uintptr_t begin_of_a_libc(std::string_view line) noexcept {
   return begin;
 }
 
-/// Calls `each` for the lines of /proc/self/maps, without heap memory. Longer lines are cut off.
+/// Calls `each` for the lines of /proc/thread-self/maps, without heap memory. Longer lines are cut off.
 template <class F>
 result<void> for_each_mapping(F&& each) noexcept {
   const int file = ::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
@@ -66,8 +66,8 @@ result<void> for_each_mapping(F&& each) noexcept {
   return {};
 }
 
-// Returns the linker's entry of the library loaded there, or null: a file that is only mapped to be read has none.
-// Waits while the linker loads a library.
+// Returns the linker's entry of the library loaded there; null for a file that is only mapped to be read. Waits while
+// the linker loads a library.
 link_map* loaded_at(std::uintptr_t base) noexcept {
   Dl_info info{};
   link_map* map = nullptr;

@@ -24,8 +24,8 @@ struct libc_copies {
 [[nodiscard]] result<libc_copies> own_copy() noexcept;
 
 /// Adds the copies that are not in `known`, and keeps them loaded, because their code is about to be changed. Calls the
-/// dynamic linker, which takes its lock, and reads /proc/self/maps. `unsupported` when there are too many copies, or
-/// when one cannot be kept loaded or hooked.
+/// dynamic linker, which takes its lock, and reads the list of mappings. `unsupported` if there are too many copies, or
+/// if one cannot be kept loaded or hooked.
 [[nodiscard]] result<libc_copies> with_new_copies(libc_copies known) noexcept;
 
 }  // namespace pinfold::monitors

@@ -43,7 +43,7 @@ struct loaded_code {
 loaded_code loaded;
 segments attachments;
 
-// When some of the hooks are gone or covered, other events may have been missed.
+// Posts the memory; if a hook was removed or covered, also everything: other events may then have been missed.
 [[gnu::noinline]] void post(const range& memory) noexcept {
   auto* const event_log = wired.event_log.load(std::memory_order_relaxed);
   PINFOLD_ASSERT(event_log != nullptr, "memory is watched for an event log");
@@ -65,8 +65,8 @@ segments attachments;
   post(memory);
 }
 
-// One call that takes memory away. Made before the first look at what is registered. Posts the memory before the call,
-// and again after it if a thread of the library may have registered it in between (background_open.hpp).
+// One call that takes memory away. Constructed before the first check of what is registered. Posts the memory before
+// the call, and again after it if a thread of the library may have registered it in between (background_open.hpp).
 class taking {
  public:
   taking() noexcept = default;
@@ -150,7 +150,7 @@ void before_sbrk(taking& now, std::intptr_t increment) noexcept {
   now.takes({from - less, ranges::up(present)});
 }
 
-// Another library makes code writable that contains our jumps: hooks may go at any time.
+// Posts everything when another library makes code with our jumps writable, because it may remove hooks at any time.
 [[gnu::noinline]] void before_code_changes() noexcept {
   if (active()) wired.event_log.load(std::memory_order_relaxed)->post_everything(invalidation::source::hooks);
 }
@@ -232,7 +232,7 @@ address on_mmap(address at, std::size_t bytes, int protection, int flags, int fi
   return done;
 }
 
-// Variadic in libc, which reads the last argument only if the flags say that it is there.
+// Variadic in libc, which reads the last argument only if the flags require it.
 template <std::size_t Layer>
 address on_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) {
   taking now;
@@ -255,7 +255,7 @@ int on_posix_madvise(address at, std::size_t bytes, int advice) {
   return original<int(address, std::size_t, int)>(Layer, function::posix_madvise)(at, bytes, advice);
 }
 
-// The descriptor does not tell the process: advice on another process's memory is treated as advice on our own.
+// The descriptor does not identify the process: advice on another process's memory is treated as advice on our own.
 template <std::size_t Layer>
 long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
   taking now;
@@ -340,7 +340,7 @@ void before_syscall(taking& now, long number, address a, address b, address c, a
   }
 }
 
-// Counts new rings: what io_uring does later is not a call of any thread.
+// Counts new rings: later operations of io_uring are not calls of any thread.
 void after_syscall(long number, address a, address b, address c, bool done) noexcept {
   constexpr long io_uring_setup = 425, io_uring_enter = 426;  // the same on all architectures
   switch (number) {
@@ -354,8 +354,7 @@ void after_syscall(long number, address a, address b, address c, bool done) noex
   }
 }
 
-// Variadic in libc; the sixth argument of the call is on the stack. If the caller passed none, some other value is
-// there.
+// Variadic in libc; the sixth argument of the call is on the stack. If the caller passed none, another value is there.
 template <std::size_t Layer>
 long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
   const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;

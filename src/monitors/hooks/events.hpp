@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The replacements of libc's functions, which post the memory that goes away and then call the original. They allocate
-/// nothing, wait for no thread but one that changes libc's code, leave errno as the original does, and are never
-/// unloaded.
+/// The replacements of libc's functions: they post the memory that the call takes away, and then call the original.
+/// They allocate nothing, wait only for a thread that changes libc's code, leave errno as the original does, and are
+/// never unloaded.
 #pragma once
 
 #include "invalidation/event_log.hpp"
@@ -44,24 +44,23 @@ inline constexpr std::size_t functions = 17;
 /// layer, which continue with another original.
 inline constexpr std::size_t layers = 6;
 
-/// Returns the replacement for each function.
 [[nodiscard]] std::array<std::uintptr_t, functions> replacements(std::size_t layer) noexcept;
 
-/// Sets the code that does what the function did before. Called before any caller can reach the replacement.
+/// Sets the code that continues with the original function. Called before any caller can reach the replacement.
 void set_original(std::size_t layer, function which, std::uintptr_t address) noexcept;
 
-/// Sets where libc stores the end of the heap, which other libraries change, too. Null: nowhere.
+/// Sets where libc stores the end of the heap, which other libraries change, too. Null: unknown.
 void set_heap_end(const std::uintptr_t* known) noexcept;
 
-/// Returns how often code was mapped from a file, as far as the hooks saw it: each time there may be another libc. When
-/// the file of `set_libc_file` is mapped, the hook posts everything as gone, because that copy is not hooked yet.
+/// Returns how often the hooks saw code mapped from a file, which may be another libc. When the file of `set_libc_file`
+/// is mapped, the hook posts everything, because that copy is not hooked yet.
 [[nodiscard]] std::uint64_t code_mapped() noexcept;
 void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept;
 
 /// Calls that change the protection of guarded code hold this lock from now on. It must stay valid.
 void set_code_lock(code_lock* lock) noexcept;
 
-/// Sends events there from now on. Both must stay valid; null: pass every call through.
+/// From now on sends events to `event_log`. Both arguments must stay valid; null: passes every call through.
 void post_to(invalidation::event_log* event_log, const invalidation::registered_filter* memory) noexcept;
 
 }  // namespace pinfold::monitors::events

@@ -59,7 +59,7 @@ result<void> find_named(const loaded_image& libc, found_functions& all) noexcept
 
 // Does not use dlopen, which other libraries replace.
 loaded_image linker_here() noexcept {
-  const auto from_kernel = ::getauxval(AT_BASE);  // 0 where the linker was started as the program
+  const auto from_kernel = ::getauxval(AT_BASE);  // 0 if the linker was started as the program
   const loaded_image found(from_kernel != 0 ? from_kernel : _r_debug.r_ldbase);
   return found.name().starts_with("ld-linux") ? found : loaded_image{};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Finds the functions to hook: libc's own, also where other libraries have functions of the same names, and the
-/// dynamic linker's private ones, which have no symbols.
+/// Finds the functions to hook: libc's own, even if other libraries have functions of the same names, and the dynamic
+/// linker's private ones, which have no symbols.
 #pragma once
 
 #include "monitors/hooks/events.hpp"
@@ -13,7 +13,7 @@
 namespace pinfold::monitors {
 
 struct found_function {
-  std::uintptr_t entry = 0;  ///< 0: there is none, and none is needed
+  std::uintptr_t entry = 0;  ///< 0: not found, and not needed
   x86_64::text segment;      ///< the code that contains it
 };
 
@@ -28,7 +28,7 @@ inline constexpr std::size_t copies_of_libc = 3;
 [[nodiscard]] result<found_functions> find_functions_of(const loaded_image& libc) noexcept;
 
 /// Returns the functions of `libc_here()` and the dynamic linker's own. Calls the dynamic linker, which takes its lock.
-/// `unsupported` without glibc, or when a required function is missing.
+/// `unsupported` without glibc, or if a required function is missing.
 [[nodiscard]] result<found_functions> find_functions() noexcept;
 
 }  // namespace pinfold::monitors

@@ -65,7 +65,7 @@ void for_each_word(F&& each) noexcept {
 
 }  // namespace
 
-// A reader that sees a mixture of two paths finds it changed and checks more closely.
+// A reader that sees a mixture of two paths detects a change and checks more closely.
 void keep(std::size_t number, const words& path) noexcept {
   PINFOLD_ASSERT(number < paths, "each path has its place");
   for (std::size_t i = 0; i < words::most; ++i) {

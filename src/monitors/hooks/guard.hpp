@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Checks that the code that leads to our hooks is unchanged: compares a few words of it, and notes calls that make it
-/// writable. For hooks: allocates nothing, takes no lock, makes no system call.
+/// Checks that the code that leads to our hooks is unchanged: compares a few words of it, and records calls that make
+/// it writable. For hooks: allocates nothing, takes no lock, makes no system call.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -23,7 +23,7 @@ inline constexpr std::size_t paths = 48;
 
 /// Compares path `number` from now on. The caller holds the installer's lock.
 void keep(std::size_t number, const words& path) noexcept;
-/// Compares nothing any more.
+/// Stops all comparisons.
 void forget_all() noexcept;
 
 /// Returns true while every word is unchanged. For any thread and any signal handler.
@@ -32,8 +32,8 @@ void forget_all() noexcept;
 /// Returns true if the pages may contain code that leads to our hooks, now or earlier.
 [[nodiscard]] bool may_touch(const range& pages) noexcept;
 
-/// Notes a change of the pages' protection. Returns true if it makes any of the words writable: then their values
-/// cannot be relied on until the words are read-only again.
+/// Records a change of the pages' protection. Returns true if it makes any of the words writable: their values then
+/// prove nothing until the words are read-only again.
 bool protect(const range& pages, bool writable) noexcept;
 /// Returns true while another library has made any of the words writable through libc's mprotect.
 [[nodiscard]] bool writable() noexcept;

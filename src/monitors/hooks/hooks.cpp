@@ -19,21 +19,21 @@ namespace pinfold::monitors {
 
 namespace {
 
-/// The number of monitors. It lies on a page that is wiped in a child, where a thread that does not exist must not hold
-/// the lock, and where there are no monitors. The code stays patched in the child, but the next `install` finds that.
+/// The number of monitors. Lies on a page that is wiped in a child, which has no monitors, and no thread to release the
+/// lock. The code stays patched in the child, but the next `install` finds that.
 struct life {
   std::mutex mutex;
-  code_lock code;         // held alone within the mutex
+  code_lock code;         // locked alone, with the mutex held
   unsigned monitors = 0;  // guarded by mutex
 };
 std::atomic<life*> the_life{nullptr};
 
-/// The hooked copies of libc. They only grow, when another copy is loaded. Guarded by the lock. A child of fork(2) may
-/// find the entry behind `count` half written, and starts from `count`.
+/// The hooked copies of libc, which are only added. Guarded by the lock. A child of fork(2) may find the entry behind
+/// `count` half written, and starts from `count`.
 libc_copies hooked;
 std::atomic<std::uint64_t> code_scanned{0};
 
-// Calls through a copy that was not hooked were not seen, so a new copy invalidates everything.
+// Calls through a copy that was not hooked were missed, so a new copy invalidates everything.
 void add_copies(const libc_copies& found, invalidation::event_log& event_log) noexcept {
   PINFOLD_ASSERT(found.count <= found.all.size(), "each copy has its place");
   if (found.count <= hooked.count) return;
@@ -109,8 +109,8 @@ class hooks final : public invalidation::monitor {
     return {};
   }
 
-  // Restores the hooks after another library has changed the code that leads to them. Invalidates everything kept until
-  // now, because events may have been missed. Nothing is kept until all hooks are in place again, on top of the other
+  // Restores the hooks after another library has changed the code that leads to them. Invalidates all kept entries,
+  // because events may have been missed. No entry is kept until all hooks are in place again, on top of the other
   // library's.
   result<void> regain() noexcept {
     if (event_log_.process() != process_) return fail(errc::closed, "the hooks belong to the parent process");

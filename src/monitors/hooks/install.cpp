@@ -86,7 +86,7 @@ result<entry_jump> make_one(const found_function& found, std::uintptr_t replacem
   return made;
 }
 
-// A child of fork(2) may find this half done: then no code has been changed yet.
+// A child of fork(2) may find this half done; no code has been changed yet then.
 void keep(std::size_t in, std::size_t which, const entry_jump& one) noexcept {
   entry_jump& kept = all_layers[in][which];
   PINFOLD_ASSERT(!kept.made, "a jump that threads may run is not replaced");
@@ -122,15 +122,15 @@ std::uintptr_t target_of(std::uintptr_t jump) noexcept {
   return x86_64::jump_target(reinterpret_cast<const std::uint8_t*>(jump), jump);
 }
 
-// Whether the jump's pad is ours or free. Another copy of the library takes a left-over pad, and leaves it behind
-// again.
+// Returns whether the jump's pad is ours or free. Another copy of the library takes a left-over pad, and leaves it
+// behind again.
 bool has_pad(const entry_jump& one) noexcept {
   const auto hop = one.way.hop;
   return hop == 0 || target_of(hop) == one.stub || target_of(hop) == 0 || left_over(hop, one.way.at);
 }
 
-// Whether the entry still leads there: a jump behind another copy's short jump works only while that short jump leads
-// to it.
+// Returns whether the entry still leads there: a jump behind another copy's short jump works only while that short jump
+// leads to it.
 bool leads_to(std::uintptr_t entry, const x86_64::way_in& way) noexcept {
   constexpr std::uintptr_t endbr64 = 4;
   return way.at - entry <= endbr64 ||
@@ -157,7 +157,7 @@ std::optional<std::size_t> free_layer(std::size_t which, const plan& so_far) noe
   return std::nullopt;
 }
 
-// Nothing of the plan is in use yet, so it can be dropped.
+// Adds a step for a function. The plan is not in use yet, so the caller can drop it on an error.
 result<void> add_step(plan& to, std::size_t which, const found_function& found, new_pages& fresh) noexcept {
   if (found.entry == 0 || path_to_us(found.entry, is_ours)) return {};
   PINFOLD_ASSERT(to.count < plan::most, "a plan has room for every function of every copy");
@@ -188,7 +188,7 @@ result<void> put_in(const entry_jump& one) noexcept {
     const auto jump = x86_64::jump(hop, one.stub);
     if (target_of(hop) == 0)
       write_unused(one.way.pad, hop, jump);
-    else if (!word_change::of(hop, jump).make())  // left over: a thread may just be running it
+    else if (!word_change::of(hop, jump).make())  // left over: a thread may be running it now
       return fail(errc::unsupported, "another library is changing the same libc function");
     all_processors_see_code();
   }
@@ -196,7 +196,7 @@ result<void> put_in(const entry_jump& one) noexcept {
   return fail(errc::unsupported, "another library is changing the same libc function");
 }
 
-// Removes a jump if no library has changed it. Where our short jump leads to a later library's jump, calls go on
+// Removes a jump if no library has changed it. If our short jump leads to a later library's jump, calls continue
 // through both.
 void take_out(const entry_jump& one) noexcept {
   const bool in_place = one.change.now() == one.change.after;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Installs and removes the jumps at the functions' entries, and reuses what earlier ones left behind.
+/// Installs and removes the jumps at the functions' entries, and reuses those that earlier ones left behind.
 ///
 /// The path of a call: entry -> (short jump -> unused bytes near it ->) jump -> stub on our page -> replacement -> the
 /// moved first instruction on our page -> the rest of the original. A jump that another library had installed before is

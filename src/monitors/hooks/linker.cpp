@@ -19,7 +19,7 @@ namespace pinfold::monitors {
 
 namespace {
 
-/// The same code as the file has it, without changes made in memory. Empty where the file cannot be read.
+/// The same code as in the file, without changes made in memory. Empty if the file cannot be read.
 class code_in_file {
  public:
   code_in_file(const char* file, std::size_t offset, const x86_64::text& code) noexcept {
@@ -56,8 +56,8 @@ class code_in_file {
   std::uintptr_t at_ = 0;
 };
 
-// Whether the function consists of this call only: its bytes are at the entry, or behind a few instructions that
-// prepare the fourth argument. A function that makes the call inline must not be hooked.
+// Returns whether the function consists of this call only: its bytes are at the entry, or behind a few instructions
+// that prepare the fourth argument. A function that makes the call inline must not be hooked.
 bool is_only_a_call(const x86_64::text& code, std::uintptr_t entry, std::uintptr_t call) noexcept {
   PINFOLD_ASSERT(code.at <= entry && entry <= call && call <= code.end(), "the call lies in the function");
   using namespace std::string_view_literals;
@@ -81,7 +81,7 @@ std::uintptr_t find_caller(const x86_64::text& code, std::uint8_t number) noexce
   return 0;
 }
 
-// Another library's jump hides the bytes that we search for. Then the file tells the entry, if it is the file that was
+// Another library's jump hides the bytes that we search for. The file then gives the entry, if it is the file that was
 // loaded: the code behind the jump is the same.
 std::uintptr_t find_hidden(const x86_64::text& code, const char* file, std::size_t offset,
                            std::uint8_t number) noexcept {

@@ -13,7 +13,7 @@ struct linker_functions {
   std::uintptr_t mprotect = 0;
 };
 
-/// Searches the linker's executable segment, which was loaded from `offset` in `file`. Reads the file where another
+/// Searches the linker's executable segment, which was loaded from `offset` in `file`. Reads the file if another
 /// library's jump hides a function.
 [[nodiscard]] linker_functions find_linker_functions(const x86_64::text& code, const char* file,
                                                      std::size_t offset) noexcept;

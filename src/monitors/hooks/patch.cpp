@@ -91,7 +91,7 @@ writable_text::writable_text(const range& text) noexcept
     made_ = fail_errno(errc::not_permitted, failed, "the system does not allow this process to change code");
 }
 
-// Also after a failure, which may have come half-way.
+// Restores the protection after a failure, too, because the failed call may have changed some pages.
 writable_text::~writable_text() { static_cast<void>(protect(pages_, PROT_READ | PROT_EXEC)); }
 
 word_change word_change::of(std::uintptr_t address, const x86_64::code& instruction) noexcept {

@@ -7,12 +7,12 @@
 
 namespace pinfold::monitors {
 
-/// A page for new code within reach of the old. First writable, then executable, and never both. Never unmapped once it
-/// is executable, because a thread may be running it.
+/// A page for new code within reach of the old: first writable, then executable, never both. Never unmapped once it is
+/// executable, because a thread may be running it.
 class code_page {
  public:
   code_page() noexcept = default;
-  /// `out_of_resources` when no page within reach of a jump is free.
+  /// `out_of_resources` if no page within reach of a jump is free.
   [[nodiscard]] static result<code_page> make(const range& near) noexcept;
   code_page(code_page&& other) noexcept;
   code_page& operator=(code_page&&) = delete;
@@ -22,11 +22,11 @@ class code_page {
   [[nodiscard]] bool reached_from(const range& text) const noexcept;
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept { return at_ != 0 && used_ + bytes <= size; }
 
-  /// Returns where the next code goes; `append` puts it there.
+  /// Returns the address at which `append` puts the next code.
   [[nodiscard]] std::uintptr_t next() const noexcept { return at_ + used_; }
   void append(const x86_64::code& more) noexcept;
 
-  /// `not_permitted` where the system does not let a process make code.
+  /// `not_permitted` if the system forbids the process to make code.
   [[nodiscard]] result<void> make_executable() noexcept;
 
  private:
@@ -43,7 +43,7 @@ class writable_text {
   writable_text& operator=(const writable_text&) = delete;
   ~writable_text();
 
-  /// `not_permitted` where the system does not let a process change its code.
+  /// `not_permitted` if the system forbids the process to change its code.
   [[nodiscard]] const result<void>& made() const noexcept { return made_; }
 
  private:
@@ -60,7 +60,7 @@ struct word_change {
   /// Returns the change that puts `instruction`, which fits into one word, at `address`.
   [[nodiscard]] static word_change of(std::uintptr_t address, const x86_64::code& instruction) noexcept;
   [[nodiscard]] std::uint64_t now() const noexcept;
-  /// Changes the word in one store that each processor sees whole. Returns false if another library has changed the
+  /// Changes the word in one store, which each processor sees whole. Returns false if another library has changed the
   /// word.
   [[nodiscard]] bool make() const noexcept { return exchange(before, after); }
   [[nodiscard]] bool undo() const noexcept { return exchange(after, before); }

@@ -15,8 +15,8 @@ constexpr std::size_t mark_size = mark.size() + sizeof(std::uintptr_t);
 
 const std::uint8_t* bytes_at(std::uintptr_t at) noexcept { return reinterpret_cast<const std::uint8_t*>(at); }
 
-// Whether a mark precedes the stub. A mark never crosses a page boundary, so this never reads a page that may be
-// unmapped.
+// Returns whether a mark precedes the stub. A mark never crosses a page boundary, so this never reads a page that may
+// be unmapped.
 bool is_marked(std::uintptr_t stub) noexcept {
   constexpr std::uintptr_t page = 4096;
   return stub % page >= mark_size && std::memcmp(bytes_at(stub - mark_size), mark.data(), mark.size()) == 0;

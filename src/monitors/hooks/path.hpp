@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Follows a call of a function through the jumps that are in place, and finds whether one of our hooks is among them.
+/// Follows a call of a function through the jumps in place, and finds whether one of our hooks is among them.
 #pragma once
 
 #include "monitors/hooks/guard.hpp"
@@ -11,7 +11,7 @@
 
 namespace pinfold::monitors {
 
-/// Returns the mark that precedes each stub, of this and of every other copy of the library in the process. It tells
+/// Returns the mark that precedes each stub, of this and of every other copy of the library in the process. It encodes
 /// which instruction was replaced for the stub. That instruction, moved, follows the stub, and through it the call
 /// continues as without the stub.
 [[nodiscard]] x86_64::code stub_mark(std::uintptr_t replaced) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Computes the memory that a call takes away, from its arguments alone; an empty range for none. Never less than the
-/// kernel takes, and more where the extent cannot be known before the call.
+/// Computes the memory that a call takes away from its arguments alone; an empty range for none. Never less than the
+/// kernel takes, and more if the extent cannot be known before the call.
 #pragma once
 
 #include "os/check.hpp"
@@ -30,8 +30,8 @@ inline constexpr std::uintptr_t page = 4096;  // the only page size of x86-64
   return {begin, bytes > UINTPTR_MAX - at ? UINTPTR_MAX : up(at + bytes)};
 }
 
-/// Returns the pages for calls that round a length up to the mapping's own huge page, whose size is not known here.
-/// Such a mapping begins at a multiple of its page.
+/// Returns the pages for calls that round a length up to the mapping's own huge page, whose size is unknown here. Such
+/// a mapping begins at a multiple of its page.
 [[nodiscard]] constexpr range pages_of_any_size(std::uintptr_t at, std::size_t bytes) noexcept {
   constexpr std::array<std::uintptr_t, 2> huge{std::uintptr_t{1} << 21U, std::uintptr_t{1} << 30U};
   range whole = pages(at, bytes);
@@ -40,7 +40,7 @@ inline constexpr std::uintptr_t page = 4096;  // the only page size of x86-64
   return whole;
 }
 
-/// Whether the process still sees the same registered pages after this advice.
+/// Returns whether the process still sees the same registered pages after this advice.
 [[nodiscard]] constexpr bool harmless(int advice) noexcept {
   switch (advice) {
     case MADV_NORMAL:
@@ -84,7 +84,7 @@ inline constexpr std::uintptr_t page = 4096;  // the only page size of x86-64
   return huge ? pages_of_any_size(at, bytes) : pages(at, bytes);
 }
 
-/// Returns the memory that leaves its place: all of it if it may move, else the tail that is cut off.
+/// Returns the memory that moves: all of it if it may move, else the tail that is cut off.
 [[nodiscard]] constexpr range mremap_from(std::uintptr_t at, std::size_t old_bytes, std::size_t bytes,
                                           int flags) noexcept {
   constexpr int dontunmap = 4;
@@ -103,7 +103,7 @@ inline constexpr std::uintptr_t page = 4096;  // the only page size of x86-64
 
 /// Returns the memory between the new end of the heap and the present one.
 [[nodiscard]] constexpr range brk(std::uintptr_t end, std::uintptr_t present) noexcept {
-  if (end == 0 || end >= present) return {};  // brk(0) asks for the present end
+  if (end == 0 || end >= present) return {};  // brk(0) returns the present end
   return {up(end), up(present)};
 }
 

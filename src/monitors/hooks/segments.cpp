@@ -8,7 +8,7 @@ namespace pinfold::monitors {
 
 void segments::attached(std::uintptr_t at, std::size_t bytes) noexcept {
   PINFOLD_ASSERT(at % ranges::page == 0, "segments are attached to whole pages");
-  take(at);  // drops the record of a segment that went away by munmap
+  take(at);  // drops the record of a segment that munmap removed
   const std::uint64_t pages = ranges::up(bytes) / ranges::page;
   if (pages >> size_bits != 0) return;
   any_.store(true, std::memory_order_seq_cst);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The sizes of the System V segments that this process has attached, which shmdt(2) does not tell.
+/// The sizes of the System V segments that this process has attached: shmdt(2) does not take a size.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -12,8 +12,8 @@
 
 namespace pinfold::monitors {
 
-/// A table of a few segments. A caller that finds no entry has to assume that all memory behind the address goes. For
-/// any thread and any signal handler: takes no lock and allocates nothing.
+/// A table of a few segments. A caller that finds no entry must assume that all memory behind the address goes away.
+/// For any thread and any signal handler: takes no lock and allocates nothing.
 class segments {
  public:
   /// Records the size of the segment attached there.

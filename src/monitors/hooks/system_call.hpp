@@ -7,7 +7,7 @@
 
 namespace pinfold::monitors {
 
-/// Returns the kernel's own answer: negative for an error.
+/// Returns the kernel's result: negative for an error.
 inline long system_call(long number, unsigned long a = 0, unsigned long b = 0, unsigned long c = 0, unsigned long d = 0,
                         unsigned long e = 0, unsigned long f = 0) noexcept {
   return invalidation::own_system_call(number, a, b, c, d, e, f);

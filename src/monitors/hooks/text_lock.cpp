@@ -16,7 +16,7 @@ text_lock::text_lock() noexcept : file_(::open("/proc/self/comm", O_RDONLY | O_C
   while (file_ >= 0 && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && steady_clock::now() < until) ::sched_yield();
 }
 
-// Unlocks explicitly: a child that was forked meanwhile has the same open file, so closing does not release the lock.
+// Unlocks explicitly: a child forked meanwhile has the same open file, so closing it does not release the lock.
 text_lock::~text_lock() {
   if (file_ < 0) return;
   ::flock(file_, LOCK_UN);

@@ -3,7 +3,7 @@
 
 #include "os/check.hpp"
 
-// Without Zydis, of which Debian has no static library, nothing is hooked.
+// Without Zydis nothing is hooked: Debian has no static library of it.
 #if defined(__x86_64__) && !defined(PINFOLD_WITHOUT_ZYDIS)
 
 #include <Zydis/Zydis.h>
@@ -30,7 +30,7 @@ bool fills(const instruction& seen) noexcept {
   return seen.mnemonic == ZYDIS_MNEMONIC_NOP || seen.mnemonic == ZYDIS_MNEMONIC_INT3;
 }
 
-// Whether execution never continues with the next instruction.
+// Returns whether execution never continues with the next instruction.
 bool ends_flow(const instruction& seen) noexcept {
   return seen.meta.category == ZYDIS_CATEGORY_RET || seen.meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
          seen.mnemonic == ZYDIS_MNEMONIC_HLT || seen.mnemonic == ZYDIS_MNEMONIC_UD2;
@@ -114,7 +114,7 @@ result<way_in> way_at(const text& segment, std::uintptr_t at, std::span<const ra
   return way_in{at, first.length, found.pad, found.hop};
 }
 
-// A library whose own jump did not fit leaves a short jump to a jump, as this one does; then the second jump is
+// A library whose own jump did not fit leaves a short jump to a jump, as this one does; the second jump is then
 // replaced.
 result<way_in> way_behind(const text& segment, std::uintptr_t at) noexcept {
   const auto* const entry = segment.from(at).bytes.data();
@@ -173,7 +173,7 @@ result<code> moved_alone(const text& from, const instruction& seen, std::uintptr
   return made;
 }
 
-// Whether `at` follows bytes that compilers put before a function: fill bytes, or the previous function's return.
+// Returns whether bytes that compilers put before a function precede `at`: fill bytes, or an earlier function's return.
 bool behind_unused(const text& segment, std::uintptr_t at) noexcept {
   PINFOLD_ASSERT(segment.at + function_alignment <= at && at <= segment.end(), "bytes lie before the function");
   using namespace std::string_view_literals;

@@ -22,14 +22,12 @@ struct text {
   std::uintptr_t at = 0;
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return at + bytes.size(); }
-  /// Returns the instructions from an address inside on.
   [[nodiscard]] text from(std::uintptr_t address) const noexcept {
     PINFOLD_ASSERT(at <= address && address <= end(), "the address lies in the text");
     return {bytes.subspan(address - at), address};
   }
 };
 
-/// Newly made instructions.
 struct code {
   static constexpr std::size_t most = 48;
   std::array<std::uint8_t, most> bytes{};
@@ -54,8 +52,7 @@ struct way_in {
 /// reaches it, but a call may still be on its way through.
 using is_left_over = bool (*)(std::uintptr_t jump, std::uintptr_t at) noexcept;
 
-/// `taken` are pads reserved for other jumps. `unsupported` where a debugger has set a breakpoint, or where no jump
-/// fits.
+/// `taken` are pads reserved for other jumps. `unsupported` if a debugger has set a breakpoint, or no jump fits.
 [[nodiscard]] result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<const range> taken,
                                          is_left_over left_over = nullptr) noexcept;
 
@@ -65,7 +62,7 @@ using is_left_over = bool (*)(std::uintptr_t jump, std::uintptr_t at) noexcept;
 /// instruction is replaced, no thread may be about to run any but the first, and no code may jump to any but the first.
 [[nodiscard]] result<code> moved(const text& from, std::uintptr_t to, std::size_t at_least = 1) noexcept;
 
-/// Whether the code begins as hooks begin: with a jump, a call, or an address loaded into a register.
+/// Returns whether the code begins as hooks begin: with a jump, a call, or an address loaded into a register.
 [[nodiscard]] bool leads_away(const text& from) noexcept;
 
 /// Returns where the code in `bytes`, which lies at `at`, continues if it begins with a jump to a fixed address,
@@ -82,8 +79,8 @@ using is_left_over = bool (*)(std::uintptr_t jump, std::uintptr_t at) noexcept;
 [[nodiscard]] code short_jump(std::uintptr_t from, std::uintptr_t to) noexcept;
 [[nodiscard]] code far_jump(std::uintptr_t to) noexcept;  ///< from anywhere; uses no register
 
-/// Returns a `jump` where it reaches, filled up to `far_jump_size`, else a `far_jump`. The CPU has forgotten where
-/// indirect jumps lead after a system call, so that each costs it a wrong hint.
+/// Returns a `jump` if it reaches, filled up to `far_jump_size`, else a `far_jump`. After a system call the CPU has
+/// lost its predictions of indirect jumps, so each costs a misprediction.
 [[nodiscard]] code shortest_jump(std::uintptr_t from, std::uintptr_t to) noexcept;
 
 }  // namespace pinfold::monitors::x86_64
