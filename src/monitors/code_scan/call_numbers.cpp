@@ -35,7 +35,7 @@ constexpr std::array dangerous{
     named_call{440, "process_madvise"},
 };
 
-// The newest system call that was examined: file_setattr of Linux 6.17.
+// The newest system call examined: file_setattr of Linux 6.17.
 constexpr std::uint32_t last_known = 469;
 
 const named_call* find(std::uint32_t number) noexcept {

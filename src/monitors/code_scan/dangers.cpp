@@ -30,7 +30,7 @@ bool is_hooked(const kernel_entry& entry, const known_code& known) {
          std::find(known.hooked.begin(), known.hooked.end(), entry.function) != known.hooked.end();
 }
 
-// Returns what the instruction can do that is not known to be harmless, or null.
+// Returns the effect of the instruction that is not known to be harmless, or null.
 const char* danger_of(const kernel_entry& entry, const code_region& region, const known_code& known) {
   constexpr std::uint32_t brk = 12;
   const bool in_linker = known.linker.overlaps(region.at);
@@ -42,8 +42,8 @@ const char* danger_of(const kernel_entry& entry, const code_region& region, cons
   return nullptr;
 }
 
-// Whether the instruction belongs to another copy of this library, which has the same bytes and unmaps no registered
-// memory by them.
+// Returns whether the instruction belongs to another copy of this library, which has the same bytes and never unmaps
+// registered memory with them.
 bool is_of_another_copy(std::uintptr_t candidate) {
   const auto own = invalidation::own_system_call_code();
   const std::string_view code(reinterpret_cast<const char*>(own.begin), own.size());
@@ -69,8 +69,8 @@ std::string danger_in_file(const code_region& region, const known_code& known) {
   return {};
 }
 
-// In such a region neither the functions nor their origin are known, but without those bytes it has no such
-// instruction.
+// Scans memory of no file. Neither its functions nor their origin are known, but without the bytes of an instruction
+// that enters the kernel it contains no such instruction.
 std::string danger_in_memory(const code_region& region) {
   const auto candidates = entry_finder(region).candidates();
   if (!candidates) return description_of(region, "the code cannot be read");

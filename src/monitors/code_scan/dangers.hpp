@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Finds code that can take memory away, or make other code, past libc's functions.
+/// Finds code that can take memory away, or make other code, without libc's functions.
 #pragma once
 
 #include "monitors/code_scan/executable_memory.hpp"
@@ -15,11 +15,11 @@ namespace pinfold::monitors::code_scan {
 struct known_code {
   std::vector<std::uintptr_t> hooked;  ///< entries of the functions whose callers are all seen
   std::vector<range> libc;  ///< of each copy: its other functions make calls of a variable number only for set*id
-  range linker;             ///< the same, and calls brk only before any library is loaded
+  range linker;             ///< likewise, and calls brk only before any library is loaded
 };
 
-/// Returns what is wrong with a region of code, for people: "libfoo.so: munmap by its own instruction at +0x1234".
-/// Empty when nothing is wrong. Throws `std::bad_alloc`.
+/// Returns a text for people that describes the danger in a region of code: "libfoo.so: munmap by its own instruction
+/// at +0x1234". Empty if there is none. Throws `std::bad_alloc`.
 [[nodiscard]] std::string danger_in(const code_region& region, const known_code& known);
 
 }  // namespace pinfold::monitors::code_scan

@@ -11,7 +11,7 @@ namespace pinfold::monitors::code_scan {
 
 namespace {
 
-/// Reads one line of /proc/self/maps from left to right.
+/// Reads one line of /proc/thread-self/maps from left to right.
 class line_reader {
  public:
   explicit line_reader(std::string_view line) noexcept : rest_(line) {}
@@ -66,7 +66,7 @@ mapping mapping_of(std::string_view line) {
   return made;
 }
 
-// Where hooks changed text, the kernel may keep one library's text in several mappings.
+// Where hooks changed text, the kernel may split one library's text into several mappings.
 bool continues(const code_region& before, const code_region& next) noexcept {
   const bool same_file = before.file == next.file && before.path == next.path;
   const bool next_part = before.file.empty() || before.offset + before.at.size() == next.offset;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// Finds where the functions of a program or library begin and end. The table for exceptions (`.eh_frame_hdr`) lists
-/// nearly all of them, also where symbols were stripped.
+/// nearly all of them, even if symbols were stripped.
 #pragma once
 
 #include "monitors/code_scan/executable_memory.hpp"
@@ -17,7 +17,7 @@ class function_table {
   /// unknown. Throws `std::bad_alloc`.
   explicit function_table(const code_region& region);
 
-  /// A piece of code: a function that the table knows, or all that lies between two such functions.
+  /// A piece of code: a function in the table, or all code between two such functions.
   struct piece {
     range at;
     bool known = false;

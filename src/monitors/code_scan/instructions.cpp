@@ -71,7 +71,7 @@ bool writes(general_register which, const ZydisDecodedInstruction& seen, const o
 }
 
 effect effect_of_write(const ZydisDecodedInstruction& seen, const operands& all) noexcept {
-  constexpr unsigned half = 32;  // a shorter write leaves a part of the register as it was
+  constexpr unsigned half = 32;  // a shorter write leaves a part of the register unchanged
   const auto& to = all[0];
   const auto& from = all[1];
   const bool register_from = from.type == ZYDIS_OPERAND_TYPE_REGISTER && number_of(from.reg.value) != not_general;

@@ -14,10 +14,8 @@
 
 namespace pinfold::monitors::code_scan {
 
-/// Whether code can be decoded in this build.
 [[nodiscard]] bool can_decode() noexcept;
 
-/// Code and its address.
 struct code_bytes {
   std::span<const std::uint8_t> bytes;
   std::uintptr_t at = 0;
@@ -51,7 +49,7 @@ struct instruction {
   [[nodiscard]] std::uintptr_t end() const noexcept { return at + length; }
 };
 
-/// Returns the instruction at the start of `code`, or nothing where there is none.
+/// Returns the instruction at the start of `code`; nothing if there is none.
 [[nodiscard]] std::optional<instruction> decode(const code_bytes& code) noexcept;
 
 /// Returns all instructions from the start of `code`, up to the first that cannot be decoded. Throws `std::bad_alloc`.

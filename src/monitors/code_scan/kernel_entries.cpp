@@ -24,7 +24,7 @@ void for_each(std::uint8_t first, std::span<const std::uint8_t> bytes, std::size
   }
 }
 
-// Visits the region piece by piece, each with a few bytes of the next. Returns false where it cannot be read.
+// Visits the region piece by piece, each with a few bytes of the next. Returns false if it cannot be read.
 template <class F>
 bool for_each_piece(const range& region, F&& visit) {
   constexpr std::size_t most = std::size_t{1} << 20U;
@@ -51,7 +51,7 @@ std::optional<std::uint32_t> number_right_before(std::uintptr_t candidate) noexc
   return before->number;
 }
 
-// Whether decoding from `start` arrives at the candidate, through instructions that a program can run.
+// Returns whether decoding from `start` arrives at the candidate, through instructions that a program can run.
 bool arrives(const code_bytes& code, std::uintptr_t start, std::uintptr_t candidate) noexcept {
   while (start < candidate) {
     const auto one = decode(code.from(start));
@@ -61,7 +61,7 @@ bool arrives(const code_bytes& code, std::uintptr_t start, std::uintptr_t candid
   return start == candidate;
 }
 
-// Whether a function may begin at `at`, by the bytes that compilers put before or at its start.
+// Returns whether a function may begin at `at`, by the bytes that compilers put before or at its start.
 bool may_begin(const code_bytes& code, std::uintptr_t at) noexcept {
   constexpr std::uint8_t returns = 0xC3, breakpoint = 0xCC, nothing = 0x90, zero = 0, indirect_branch_mark = 0xF3;
   if (at == code.at || code.from(at).bytes.front() == indirect_branch_mark) return true;
@@ -69,9 +69,8 @@ bool may_begin(const code_bytes& code, std::uintptr_t at) noexcept {
   return before == returns || before == breakpoint || before == nothing || before == zero;
 }
 
-// Decodes from each place near the candidate where a function may begin, and from all addresses some way before it:
-// after a few instructions a decoder finds the instruction boundaries, also if it started in the middle of an
-// instruction.
+// Decodes from each place near the candidate where a function may begin, and from all addresses some way before it.
+// After a few instructions a decoder finds the instruction boundaries, even if it started inside an instruction.
 bool may_be_reached(const code_bytes& code, std::uintptr_t candidate) noexcept {
   PINFOLD_ASSERT(code.at <= candidate && candidate < code.end(), "the candidate lies in the code");
   constexpr std::uintptr_t alignment = 16, enough = 64;
@@ -122,7 +121,7 @@ std::optional<std::vector<std::uintptr_t>> entry_finder::candidates() const {
   return found;
 }
 
-// Takes any bytes that could be a jump for one.
+// Takes any bytes that could be a jump as a jump.
 std::vector<entry_finder::jump> entry_finder::find_jumps() const {
   constexpr std::uint8_t jump_far = 0xE9, conditions = 0xF0, if_far = 0x80;
   constexpr std::size_t distance_bytes = 4;

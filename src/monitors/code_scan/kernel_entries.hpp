@@ -16,25 +16,24 @@ namespace pinfold::monitors::code_scan {
 /// An instruction that enters the kernel.
 struct kernel_entry {
   std::uintptr_t at = 0;
-  std::uintptr_t function = 0;  ///< the function's first address; 0 if it is unknown
+  std::uintptr_t function = 0;  ///< the function's first address; 0 if unknown
   call_numbers numbers;
 };
 
 /// Finds the bytes of `syscall`, `sysenter` and `int $0x80` in a region and decodes the code around them. In a function
-/// that the table knows, decoding it tells whether the bytes are an instruction. Between such functions they count as
-/// one if any plausible decoding of the bytes before arrives there.
+/// in the table, decoding it shows whether the bytes are an instruction. Between such functions they count as one if
+/// any plausible decoding of the bytes before arrives there.
 class entry_finder {
  public:
-  /// `region` has to outlive this object. Throws `std::bad_alloc`.
+  /// `region` must outlive this object. Throws `std::bad_alloc`.
   explicit entry_finder(const code_region& region)
       : region_(region), functions_(region), sections_(code_sections(region, functions_.base())) {}
 
-  /// Returns the addresses of those bytes, whether instructions or not. Nothing where the region cannot be read. Throws
+  /// Returns the addresses of those bytes, whether instructions or not; nothing if the region cannot be read. Throws
   /// `std::bad_alloc`.
   [[nodiscard]] std::optional<std::vector<std::uintptr_t>> candidates() const;
 
-  /// Returns the entry at `candidate`, or nothing where the bytes are only part of something else. Throws
-  /// `std::bad_alloc`.
+  /// Returns the entry at `candidate`; nothing if the bytes are only part of something else. Throws `std::bad_alloc`.
   [[nodiscard]] std::optional<kernel_entry> look_at(std::uintptr_t candidate);
 
   [[nodiscard]] const function_table& functions() const noexcept { return functions_; }

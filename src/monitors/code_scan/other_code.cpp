@@ -23,7 +23,7 @@ other_code::~other_code() {
   code_events.relied_on.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-// Two threads may scan at the same time: the later result stands.
+// Two threads may scan at the same time: the later result counts.
 void other_code::look() noexcept try {
   const auto sum = code_events.sum();
   const auto changed = code_events.changed.load(std::memory_order_acquire);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Checks what the hooks alone rely on: that no other code in the process can take memory away (R54).
+/// Checks the assumption of using the hooks alone: that no other code in the process can take memory away (R54).
 #pragma once
 
 #include "invalidation/event_log.hpp"
@@ -17,11 +17,11 @@
 
 namespace pinfold::monitors::code_scan {
 
-/// Scans the code of the process, and scans new code after the hooks have seen executable memory appear. It posts no
-/// event of memory; the hooks invalidate the kept registrations when new code appears. Such code, once found, counts
-/// for good: it may have made more.
+/// Scans the code of the process, and scans new code after the hooks have seen executable memory appear. Posts no event
+/// of memory; the hooks invalidate the kept registrations when new code appears. Such code, once found, counts for
+/// ever: it may have made more.
 ///
-/// The hooks have to be in place for the whole life of this object.
+/// The hooks must be in place for the whole life of this object.
 class other_code {
  public:
   /// Returns the known code at each scan. The constructor scans at once. Throws `std::bad_alloc`.
@@ -31,14 +31,14 @@ class other_code {
   other_code& operator=(const other_code&) = delete;
   ~other_code();
 
-  /// Whether there is no such code, asked before anything is kept. For any thread. Costs one atomic load when no code
-  /// is new; else it reads /proc/self/maps and decodes the new code.
+  /// Returns whether no such code was found. Called before an entry is kept, on any thread. Costs one atomic load if no
+  /// code is new; otherwise reads the list of mappings and decodes the new code.
   [[nodiscard]] bool none() noexcept {
     if (!found() && looked_.load(std::memory_order_acquire) != invalidation::code_events.sum()) look();
     return !found();
   }
 
-  /// Whether such code was found so far, and its description for people; null while none was found.
+  /// Return whether such code was found so far, and its description for people; null if none was found.
   [[nodiscard]] bool found() const noexcept { return found_.load(std::memory_order_acquire); }
   [[nodiscard]] const char* text() const noexcept { return found() ? text_.data() : nullptr; }
 

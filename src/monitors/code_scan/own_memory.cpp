@@ -11,7 +11,7 @@ namespace pinfold::monitors::code_scan {
 
 namespace {
 
-// The fallback: a seccomp filter may refuse process_vm_readv.
+// Reads through the file where a seccomp filter refuses process_vm_readv.
 bool read_from_file(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
   const int memory = ::open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
   if (memory < 0) return false;

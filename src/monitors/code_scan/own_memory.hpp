@@ -13,7 +13,7 @@
 
 namespace pinfold::monitors::code_scan {
 
-/// Copies `bytes` bytes from `at`. Returns false where any of them cannot be read; `into` is then undefined.
+/// Copies `bytes` bytes from `at`. Returns false if any of them cannot be read; `into` is then undefined.
 [[nodiscard]] bool read_memory(std::uintptr_t at, void* into, std::size_t bytes) noexcept;
 
 template <class T>
@@ -24,7 +24,7 @@ template <class T>
   return object;
 }
 
-/// Returns the bytes, or nothing where any of them cannot be read. Throws `std::bad_alloc`.
+/// Returns the bytes; nothing if any of them cannot be read. Throws `std::bad_alloc`.
 [[nodiscard]] std::vector<std::uint8_t> read_bytes(const range& from);
 
 }  // namespace pinfold::monitors::code_scan

@@ -5,7 +5,7 @@
 
 namespace pinfold::monitors::code_scan {
 
-/// Whether this process has an io_uring, by its descriptors. True where they cannot be listed.
+/// Returns whether this process has an io_uring, by its descriptors. True if they cannot be listed.
 [[nodiscard]] bool has_rings() noexcept;
 
 }  // namespace pinfold::monitors::code_scan

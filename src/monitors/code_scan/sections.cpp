@@ -17,7 +17,7 @@ bool read_at(const os::file& file, std::uint64_t offset, void* into, std::size_t
   return file && ::pread(file.number(), into, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
 }
 
-// Compares the headers: the path may name another file by now, and device numbers differ in overlays.
+// Compares the headers: the path may refer to another file by now, and device numbers differ in overlays.
 bool is_loaded_from(const os::file& file, const Elf64_Ehdr& elf, std::uintptr_t header) {
   constexpr std::size_t most = 1024;
   Elf64_Ehdr in_file{};
