@@ -14,7 +14,7 @@ namespace pinfold::monitors {
 
 namespace {
 
-// The defaults of glibc (mallopt(3)), because the values before cannot be read.
+// The defaults of glibc (mallopt(3)): the earlier values cannot be read.
 constexpr int default_most_mappings = 65536;
 constexpr int default_trim = 128 * 1024;
 
@@ -31,14 +31,14 @@ void take_back() noexcept {
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
-// Whether the allocator keeps freed memory. No monitor has to see it: the question is whether any memory goes.
+// Returns whether the allocator keeps freed memory. Needs no monitor: it only checks whether any memory is unmapped.
 bool honoured() noexcept {
   const invalidation::monitor_set no_monitors({});
   sources seen = 0;
   return free_of_64_mebibytes(no_monitors, seen) == outcome::kept;
 }
 
-/// The number of hint holders. A child of fork(2) gets another: a thread of its parent may have held the mutex.
+/// The number of hint holders. A child of fork(2) gets its own: a thread of its parent may have locked the mutex.
 struct wishes {
   std::uint64_t process = 0;
   std::mutex mutex;
@@ -69,7 +69,7 @@ struct one_wish_less {
 
 // The caller holds the lock.
 bool try_hint() noexcept {
-  if (honoured()) return false;  // honoured without a hint: there is nothing to ask for
+  if (honoured()) return false;  // honoured without a hint
   hint();
   if (honoured()) return true;
   take_back();

@@ -58,7 +58,7 @@ class family {
 
 constinit family family::all;
 
-// When the library is loaded: a fork that waits runs only the handlers that were there when it began.
+// Registered when the library is loaded: fork(2) runs only the handlers that were registered when it began.
 [[maybe_unused]] const bool from_the_start = family::here().watch_forks();
 
 result<bpf_subscription> subscribe(const bpf_source& source) {

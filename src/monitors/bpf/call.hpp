@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The bpf(2) calls that are needed once the programs are loaded. Results are those of the system call.
+/// The bpf(2) calls made after the programs are loaded. They return the results of the system call.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace pinfold::monitors {
   return ::syscall(SYS_bpf, command, &what, sizeof what);
 }
 
-/// Returns all zeros, also in the padding: the kernel insists.
+/// Returns all zeros, also in the padding, as the kernel requires.
 [[nodiscard]] inline bpf_attr bpf_nothing() noexcept {
   bpf_attr empty;
   std::memset(&empty, 0, sizeof empty);

@@ -22,15 +22,15 @@ struct bpf_subscription {
   os::file ring;
   std::uint64_t first_generation = 0;
   bpf_links links;
-  os::file connection;  ///< to the server; nothing where there is none
+  os::file connection;  ///< to the server; empty without a server
 };
 
 /// Subscribes to kernel programs that this process loads. Errors are those of `bpf_programs::load`.
 [[nodiscard]] result<bpf_subscription> bpf_subscribe_here() noexcept;
 
-/// Subscribes to the server at that path, whose user has to be root or this user. `unsupported`: no server listens
-/// there, or one of another version, or another monitor of this address space is served already. `not_permitted`: the
-/// server refuses, or belongs to another user. `timed_out` after some seconds.
+/// Subscribes to the server at that path, whose user must be root or this user. `unsupported`: no server listens there,
+/// it has another version, or it already serves another monitor of this address space. `not_permitted`: the server
+/// refuses, or belongs to another user. `timed_out` after some seconds.
 [[nodiscard]] result<bpf_subscription> bpf_subscribe_at(std::string_view socket) noexcept;
 
 }  // namespace pinfold::monitors

@@ -11,7 +11,6 @@
 
 namespace pinfold::monitors {
 
-/// Returns the code for an `errno` value.
 [[nodiscard]] constexpr errc bpf_code_for(int native) noexcept {
   switch (native) {
     case EAGAIN: return errc::timed_out;

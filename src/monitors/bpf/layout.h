@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* \file
- * What the kernel programs of monitors/bpf and the processes that use them have to agree on. Read by both compilers: C.
+ * The layout shared by the kernel programs of monitors/bpf and the processes that use them. Read by both compilers: C.
  */
 #pragma once
 

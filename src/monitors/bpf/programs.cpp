@@ -34,8 +34,8 @@ using object = std::unique_ptr<bpf_object, closes_object>;
 
 int print_nothing(libbpf_print_level, const char*, va_list) { return 0; }
 
-/// Silences libbpf, which would print to stderr what the error code says. The print function belongs to the whole
-/// process.
+/// Silences libbpf, which would print to stderr what the error code already reports. The print function belongs to the
+/// whole process.
 class silence {
  public:
   silence() noexcept : before_(::libbpf_set_print(print_nothing)) {}

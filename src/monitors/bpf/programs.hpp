@@ -12,8 +12,8 @@
 
 namespace pinfold::monitors {
 
-/// The links, which keep the programs attached in the whole system: the kernel detaches a program once no process has
-/// its link open, and not before.
+/// The links, which keep the programs attached in the whole system: the kernel detaches a program when no process has
+/// its link open any more.
 constexpr std::size_t bpf_link_count = 6;
 using bpf_links = std::array<os::file, bpf_link_count>;
 
@@ -24,8 +24,7 @@ struct bpf_programs {
   os::file invitations;
 
   /// Loads and attaches the programs, in some tens of milliseconds; thread-safe. `not_permitted` without CAP_BPF and
-  /// CAP_PERFMON. `unsupported` where this library was built without libbpf, and on a kernel that lacks a feature that
-  /// they need.
+  /// CAP_PERFMON. `unsupported` if this library was built without libbpf, or the kernel lacks a feature that they need.
   [[nodiscard]] static result<bpf_programs> load() noexcept;
 };
 

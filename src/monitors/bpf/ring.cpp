@@ -51,7 +51,7 @@ bool bpf_ring::read(std::uint64_t number, range& gone) const noexcept {
 }
 
 // Waits until the record with that number is written. The kernel program that took the number writes the record a few
-// instructions later and cannot lose its processor in between, unless the whole virtual machine does.
+// instructions later and cannot be preempted in between, unless the whole virtual machine is.
 bool bpf_ring::wait_for(std::uint64_t number, range& gone) const noexcept {
   constexpr int spins = 200;
   std::chrono::steady_clock::time_point until{};
@@ -75,7 +75,7 @@ std::uint64_t bpf_ring::skip_all(invalidation::event_log& to) noexcept {
   return at < now ? now : at;
 }
 
-// Two threads may put the same event on the event log, but neither goes on before that is done.
+// Two threads may write the same event to the event log, but neither returns before it is there.
 std::uint64_t bpf_ring::drain(invalidation::event_log& to, const invalidation::registered_filter& watched) noexcept {
   const auto target = generation().load(std::memory_order_acquire);
   auto at = drained_.load(std::memory_order_acquire);

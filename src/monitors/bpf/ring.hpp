@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ring of the kernel programs' records about this process, for this process to read.
+/// The ring in which the kernel programs record this process's events, as this process reads it.
 #pragma once
 
 #include "invalidation/event_log.hpp"
@@ -21,7 +21,7 @@ namespace pinfold::monitors {
 /// handlers, too.
 class bpf_ring {
  public:
-  /// Maps the ring. `from` is the ring's generation before anything was recorded.
+  /// Maps the ring. `from` is the ring's generation before the first record.
   [[nodiscard]] static result<bpf_ring> map(const os::file& ring, std::uint64_t from) noexcept;
   bpf_ring(bpf_ring&& other) noexcept;
   bpf_ring& operator=(bpf_ring&&) = delete;
@@ -29,11 +29,11 @@ class bpf_ring {
 
   /// Returns the number of events that the kernel has recorded, plus a start number that no other ring had.
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return area_->generation; }
-  /// Returns the generation up to which the events are on the event log.
+  /// Returns the generation up to which the events are in the event log.
   [[nodiscard]] const std::atomic<std::uint64_t>& drained() const noexcept { return drained_; }
   [[nodiscard]] bool closed() const noexcept { return area_->closed.load(std::memory_order_acquire) != 0; }
 
-  /// Puts the recorded events on the event log, except those of unwatched memory. Returns the generation up to which
+  /// Writes the recorded events to the event log, except those of unwatched memory. Returns the generation up to which
   /// that is done, by this thread or another: at least the generation at the time of the call.
   std::uint64_t drain(invalidation::event_log& to, const invalidation::registered_filter& watched) noexcept;
 

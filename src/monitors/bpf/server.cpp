@@ -23,7 +23,7 @@ std::int64_t now_ms() {
       .count();
 }
 
-// Whether this process is in the first PID namespace, whose process numbers the kernel programs report.
+// Returns whether this process is in the first PID namespace, whose process numbers the kernel programs report.
 bool in_first_namespace() {
   constexpr ino_t first = 0xEFFFFFFC;  // PROC_PID_INIT_INO
   struct stat mine{};
@@ -75,10 +75,10 @@ bpf_server::bpf_server(const bpf_server_options& options, os::file listener, os:
       listener_(std::move(listener)),
       wake_(std::move(wake)),
       closer_(os::refuse_descriptors(listener_)) {
-  static_cast<void>(::lstat(options_.socket.c_str(), &made_));  // there is none where the name is abstract
+  static_cast<void>(::lstat(options_.socket.c_str(), &made_));  // an abstract name has no file
 }
 
-// Another server may have the name by now.
+// Removes the socket's file, unless another server has the name by now.
 bpf_server::~bpf_server() {
   struct stat there{};
   if (options_.socket.front() != '@' && ::lstat(options_.socket.c_str(), &there) == 0 && there.st_dev == made_.st_dev &&
@@ -102,7 +102,8 @@ void bpf_server::run() {
   }
 }
 
-// Drops the slots a while after the last client has left: at once, each of many short clients would wait for a load.
+// Drops the slots a while after the last client has left: if it dropped them at once, each of many short clients would
+// wait for a load.
 void bpf_server::let_go() {
   if (!may_drop()) idle_since_ = now_ms();
   if (now_ms() - idle_since_ < linger_ms) return;
@@ -191,8 +192,8 @@ bool bpf_server::hand_out(client& to) {
   return to.served;
 }
 
-// Handles closed connections before each accept, so that a client that closes one and opens another gives back its
-// slot first.
+// Handles closed connections before each accept, so that a client that closes a connection and opens another gives back
+// its slot first.
 void bpf_server::accept_some() {
   resting_ = !closer_.has_room();
   for (int i = 0; i < accepts_a_round && !resting_; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The privileged process that loads the kernel programs for other processes and gives each its own address space's
-/// ring.
+/// The privileged process that loads the kernel programs for other processes and gives each the ring of its own address
+/// space.
 #pragma once
 
 #include "monitors/bpf/slots.hpp"
@@ -29,20 +29,21 @@ namespace pinfold::monitors {
 inline std::chrono::milliseconds bpf_secret_timeout{5000};
 
 struct bpf_server_options {
-  /// The path where the server listens; its folder has to exist. A path that begins with '@' has no file.
+  /// The path where the server listens; its folder must exist. A path that begins with '@' has no file.
   std::string socket = "/run/pinfold/monitord";
-  /// The permissions of the socket: by default any user may ask.
+  /// The permissions of the socket: by default any user may connect. A name without a file has no others.
   mode_t mode = 0666;
-  /// How many rings one user may have, root excepted; 100 KB each.
+  /// The most rings of one user, root excepted; 100 KB each. Counts a process that has closed its connection as long as
+  /// it has its slot.
   std::size_t most_per_user = 128;
   /// The most sets of programs that the server drops after a user other than root had their links; it keeps the next
   /// set until it ends. Such a user may keep all of them attached.
   int most_dropped = 16;
 };
 
-/// A loop over connections, none of which can delay another. The server loads the kernel programs when the first client
-/// comes and lets them go a second after the last has left, so that the system does not pay for them in between. The
-/// clients do not notice the end of this process: they have the links.
+/// A loop over connections, none of which can delay another. The server loads the kernel programs for the first client
+/// and drops them a second after the last has left, so that they do not slow down the system in between; at most
+/// `most_dropped` times. The end of this process does not affect the clients: they have the links.
 ///
 /// A client gets a ring of its own, for the address space that passes the secret, which only that connection received.
 /// The server refuses a secret that another process passes.
@@ -101,7 +102,7 @@ class bpf_server {
   os::file listener_;
   const os::file wake_;
   struct stat made_{};                ///< the socket's file
-  os::background_closer closer_;      ///< of connections: to any user
+  os::background_closer closer_;      ///< of the listener, and of connections: to any user
   std::unique_ptr<bpf_slots> slots_;  ///< set while there are clients, and a while longer
   std::int64_t idle_since_ = 0;
   bool lent_ = false;  ///< a user other than root got links of the current set
@@ -110,7 +111,7 @@ class bpf_server {
   std::vector<left_slot> left_;
   std::atomic<std::size_t> client_count_{0};
   std::vector<pollfd> polled_;  ///< wake, listener, then the clients in their order
-  bool resting_ = false;        ///< there was no descriptor for a client
+  bool resting_ = false;        ///< no descriptor was free for a client
 };
 
 }  // namespace pinfold::monitors

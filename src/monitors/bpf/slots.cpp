@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t owners_bytes = pinfold_slots * sizeof(std::uint64_t);
 
-// Returns more than any earlier ring can have counted to: a ring counts less than one a nanosecond.
+// Returns more than any earlier ring can have counted: a ring counts less than one a nanosecond.
 std::uint64_t fresh_generation() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The address spaces that one set of kernel programs serves: each has a slot, and there a ring of its own.
+/// The address spaces that one set of kernel programs serves: each has a slot with a ring of its own.
 #pragma once
 
 #include "monitors/bpf/layout.h"
@@ -14,7 +14,7 @@
 
 namespace pinfold::monitors {
 
-/// A ring that an address space may take with the secret.
+/// A ring that an address space may claim with the secret.
 struct bpf_slot {
   pinfold_secret secret{};
   os::file ring;
@@ -23,12 +23,12 @@ struct bpf_slot {
   std::uint32_t number = 0;
 };
 
-/// Passes the secret to the kernel programs, with this process's address space. The caller sees only by the ring
+/// Passes the secret to the kernel programs, with this process's address space. The caller finds out only from the ring
 /// whether they received it.
 void bpf_accept(const pinfold_secret& secret) noexcept;
 
-/// Not thread-safe. Its end leaves the slots as they are: an address space that has a slot and the links is still
-/// served.
+/// Not thread-safe. The destructor leaves the slots as they are: the programs still serve an address space that has a
+/// slot and the links.
 class bpf_slots {
  public:
   /// Loads the programs; the errors are those of `bpf_programs::load`.
@@ -40,20 +40,20 @@ class bpf_slots {
   [[nodiscard]] const bpf_links& links() const noexcept { return programs_.links; }
   [[nodiscard]] bpf_links take_links() noexcept { return std::move(programs_.links); }
 
-  /// Reserves a slot with a fresh ring, for the first process that passes the secret. `out_of_resources` when no slot
-  /// is free.
+  /// Reserves a slot with a fresh ring, for the first process that passes the secret. Its number is reserved until
+  /// `release`, also after the address space that took it has ended. `out_of_resources` if no slot is free.
   [[nodiscard]] result<bpf_slot> reserve() noexcept;
 
   /// Returns the answer to the secret. From then on no process can use the secret.
   [[nodiscard]] result<pinfold_invitation> answer(const bpf_slot& at) noexcept;
 
-  /// Whether an address space has taken the slot.
+  /// Returns whether an address space has taken the slot.
   [[nodiscard]] bool is_taken(const bpf_slot& at) const noexcept;
   /// Returns what changes when the slot becomes free, or has another owner.
   [[nodiscard]] std::uint64_t owner_of(std::uint32_t number) const noexcept;
 
-  /// Closes the ring for every process that maps it, and records nothing more there. The slot is free as soon as the
-  /// address space that took it ends or takes another slot.
+  /// Closes the ring for every process that maps it, and stops recording there. The slot is free as soon as the address
+  /// space that took it ends or takes another slot.
   void release(bpf_slot& at) noexcept;
 
  private:

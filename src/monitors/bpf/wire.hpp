@@ -2,11 +2,11 @@
 /// \file
 /// The messages between a process and the process that loads the kernel programs for it, over a SOCK_SEQPACKET socket:
 ///
-///     server: here is a secret        (or why there is none)
-///     client: I have said it          (by prctl, in its own address space: slots.hpp)
-///     server: here is your ring       and its descriptor and the links (or why not)
+///     server: a secret                (or why there is none)
+///     client: the secret is passed    (by prctl, in its own address space: slots.hpp)
+///     server: your ring               with its descriptor and the links (or why not)
 ///
-/// The connection lasts as long as the client wants its ring.
+/// The connection lasts as long as the client uses its ring.
 #pragma once
 
 #include "monitors/bpf/layout.h"
@@ -36,8 +36,8 @@ constexpr std::size_t bpf_passed_count = 1 + bpf_link_count;
 static_assert(bpf_passed_count <= os::most_passed);
 using bpf_passed = std::array<int, bpf_passed_count>;
 
-/// The address for a path. A path that begins with '@' is in Linux's abstract name space, without a file.
-/// `invalid_argument` when the path is too long.
+/// The address of a path. A path that begins with '@' is in Linux's abstract name space, without a file.
+/// `invalid_argument` if the path is too long.
 struct bpf_address {
   sockaddr_un name{};
   socklen_t bytes = 0;
@@ -46,8 +46,8 @@ struct bpf_address {
 
 [[nodiscard]] bool bpf_send(int socket, const bpf_message& what, const bpf_passed* descriptors = nullptr) noexcept;
 
-/// A received message. Errors: `peer_gone`, `timed_out` where the socket has a time limit, and `unsupported` for
-/// another version. If some of the descriptors are missing, the others are closed.
+/// A received message. Errors: `peer_gone`, `timed_out` if the socket has a time limit, and `unsupported` for another
+/// version. If some of the descriptors are missing, the others are closed.
 struct bpf_received {
   bpf_message message;
   os::file ring;

@@ -16,7 +16,7 @@ range segment_of(const found_function& one) noexcept {
   return one.entry == 0 ? range{} : range{one.segment.at, one.segment.end()};
 }
 
-// Returns the code that the hooks have found and hooked: `hooks::watch` searches for copies of libc before anything is
+// Returns the code that the hooks have found and hooked: `hooks::watch` searches for copies of libc before any entry is
 // kept.
 code_scan::known_code hooked_code() {
   code_scan::known_code known;
@@ -33,7 +33,7 @@ code_scan::known_code hooked_code() {
   return known;
 }
 
-/// Holds the hooks for as long as it trusts them: without them it would miss new code.
+/// Holds the hooks as long as it relies on them: without them it would miss new code.
 class trusted final : public invalidation::monitor {
  public:
   explicit trusted(std::shared_ptr<invalidation::monitor> in_use)
@@ -42,7 +42,7 @@ class trusted final : public invalidation::monitor {
   [[nodiscard]] const char* name() const noexcept override { return hooks_->name(); }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override {
     if (!hooks_->ensure_works()) return fail(errc::closed, hooks_->why_not());
-    auto watched = hooks_->watch(pages);  // first, as it hooks code that was loaded since the last call
+    auto watched = hooks_->watch(pages);  // first: it hooks code that was loaded since the last call
     if (!other_code_.none()) return fail(errc::closed, other_code_.text());
     return watched;
   }
@@ -61,8 +61,8 @@ class trusted final : public invalidation::monitor {
   code_scan::other_code other_code_;
 };
 
-/// The trusted hooks that caches share. In a child of fork(2) a thread that the child does not have may hold the mutex,
-/// so the child shares none.
+/// The hooks monitor that caches share. In a child of fork(2), a thread that the child does not have may hold the
+/// mutex, so the child shares none.
 struct shared_trust {
   std::mutex mutex;
   std::weak_ptr<trusted> last;

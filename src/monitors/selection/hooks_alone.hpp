@@ -17,8 +17,8 @@ struct hooks_alone {
   std::string why_not;
 };
 
-/// Scans all code of the process, or only new code when a cache already relies on the hooks alone. `hooks` is the
-/// monitor in use. For any thread. Throws `std::bad_alloc`.
+/// Scans all code of the process, or only new code if a cache already relies on the hooks alone. `hooks` is the monitor
+/// in use. For any thread. Throws `std::bad_alloc`.
 [[nodiscard]] hooks_alone trust_hooks_alone(std::shared_ptr<invalidation::monitor> hooks);
 
 }  // namespace pinfold::monitors

@@ -35,12 +35,12 @@ constexpr std::array<kind, 3> kinds{{
     {monitor_choice::bpf, source::bpf, "bpf", false, make_bpf_anywhere, nullptr},
 }};
 
-/// The monitors of one process. A child of fork(2) has its own; its parent's stay as they were.
+/// The monitors of one process. A child of fork(2) has its own; its parent's stay unchanged.
 struct registry {
   struct known {
     std::unique_ptr<invalidation::monitor> monitor;
     std::size_t users = 0;
-    std::optional<std::string> verdict;  ///< of the proof; empty when it was passed
+    std::optional<std::string> verdict;  ///< of the proof; empty if it passed
   };
 
   std::uint64_t process = 0;
@@ -50,7 +50,7 @@ struct registry {
 
 std::atomic<registry*> current{nullptr};
 
-// The registry is never freed: in a child it may be in the state in which another thread of the parent left it.
+// The registry is never freed: in a child, another thread of the parent may have left it in any state.
 registry& registry_here() {
   const auto process = event_log::here().process();
   registry* found = current.load(std::memory_order_seq_cst);
@@ -62,10 +62,9 @@ registry& registry_here() {
   return *found;
 }
 
-/// One use of a monitor. The last use destroys the monitor with the mutex held, so that a cache that is made meanwhile
-/// waits for the end and then gets a monitor of its own: of each kind there is one at a time. The thread that the
-/// destructor joins takes no lock. In a child of fork(2) this does nothing: a thread that the child does not have may
-/// hold the mutex.
+/// One use of a monitor. The last use destroys the monitor with the mutex held, because there is one of each kind at a
+/// time: a cache made meanwhile waits for the end, and then gets a new monitor. The thread that the destructor joins
+/// takes no lock. In a child of fork(2) this does nothing: a thread that the child does not have may hold the mutex.
 class use {
  public:
   use() = default;
@@ -92,8 +91,8 @@ class use {
   registry::known* of_ = nullptr;
 };
 
-// Runs the event, up to three times when the monitor misses it: another thread may have taken the address. After a miss
-// the event has to be seen: an allocator that keeps the second block proves nothing about the first.
+// Runs the event, up to three times if the monitor misses it: another thread may have taken the address. After a miss
+// the event must be seen: an allocator that keeps the second block proves nothing about the first.
 bool is_seen(const probe& event, const invalidation::monitor_set& by, sources by_whom) noexcept {
   bool missed = false;
   for (int tries = 0; tries < 3; ++tries) {
@@ -106,8 +105,8 @@ bool is_seen(const probe& event, const invalidation::monitor_set& by, sources by
   return false;
 }
 
-// Makes every event that the monitor claims to see, and those of this process's allocator, whose habits are not known
-// before. Returns what the monitor missed, or empty.
+// Causes every event that the monitor claims to see, and those of this process's allocator, whose behaviour is not
+// known before. Returns what the monitor missed, or empty.
 std::string prove(const kind& of, invalidation::monitor& made) {
   const invalidation::monitor_set alone({std::shared_ptr<invalidation::monitor>(std::shared_ptr<void>(), &made)});
   std::string missed;
@@ -121,7 +120,7 @@ std::string prove(const kind& of, invalidation::monitor& made) {
   return missed;
 }
 
-// Returns why there is no monitor to use, or empty. The caller holds the mutex.
+// Returns why there is no usable monitor, or empty. The caller holds the mutex.
 std::string make_and_prove(const kind& wanted, registry::known& known) {
   if (known.verdict && !known.verdict->empty()) return *known.verdict;
   std::unique_ptr<invalidation::monitor> fresh;

@@ -11,7 +11,7 @@ namespace pinfold::monitors {
 
 namespace {
 
-// Whether `wanted` has unknown bits: a monitor of a later version, or no valid value. No monitor here would cover it.
+// Returns whether `wanted` has unknown bits, of a later version's monitor or invalid: no monitor here would cover them.
 bool names_unknown(monitor_choice wanted) noexcept {
   constexpr auto known = monitor_choice::manual | monitor_choice::hooks | monitor_choice::userfaultfd |
                          monitor_choice::bpf | monitor_choice::none;
@@ -31,7 +31,7 @@ void add(std::string& list, const char* between, const std::string& more) {
 }
 
 // Hooks do not see a system call that other code makes by an instruction of its own. If there is such code, another
-// monitor has to see it, or nothing is kept (R54).
+// monitor must see it; otherwise nothing is kept (R54).
 void complete_hooks(bool automatic, invalidation::monitor_set::members& members, std::string& names,
                     std::string& problems) {
   PINFOLD_ASSERT(members.size() == 1 && members.front() != nullptr, "the hooks are the only monitor");
@@ -71,7 +71,7 @@ chosen choose(monitor_choice wanted, bool with_hints) {
   if (!keeps) return {false, nullptr, "none (" + problems + ")", nullptr, false};
   auto text = problems.empty() ? names : names + " (" + problems + ")";
   if (members.empty()) return {true, nullptr, std::move(text), nullptr, false};
-  // Without hooks, another thread may get the address and ask for it before userfaultfd's event is read.
+  // Without hooks, another thread may get and acquire the address before userfaultfd's event is read.
   const bool strict = automatic && names == "userfaultfd";
   if (strict) text += ", strict";
   auto hints = with_hints ? hint_allocator() : nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds what this process's allocator gives back to the kernel, and which monitors see it. Only the memory itself
-// tells: an allocator may keep freed memory, and no interface says so.
+// Finds what this process's allocator gives back to the kernel, and which monitors see it. Tests the memory itself: an
+// allocator may keep freed memory, and no interface reports that.
 #include "monitors/self_test/self_test.hpp"
 #include "os/check.hpp"
 #include "os/page_bytes.hpp"
@@ -27,7 +27,7 @@ using invalidation::source;
 constexpr sources all_sources = only(source::hooks) | only(source::userfaultfd) | only(source::bpf);
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
 
-/// Marks some pages of memory that may go. Only those pages are ever touched.
+/// Marks some pages of memory that may be unmapped. Touches only those pages.
 class marks {
  public:
   marks(std::byte* begin, std::size_t bytes) noexcept {
@@ -40,8 +40,8 @@ class marks {
     }
   }
 
-  /// Whether any mark is unmapped or empty. Asks the kernel, as the memory may be unmapped or belong to another owner
-  /// by now.
+  /// Returns whether any mark is unmapped or empty. Reads through the kernel, because the memory may be unmapped or
+  /// have another owner by now.
   [[nodiscard]] bool gone() const noexcept {
     return std::any_of(at_.begin(), at_.end(), [](std::byte* one) {
       std::byte now{};
@@ -91,7 +91,7 @@ outcome realloc_down(const invalidation::monitor_set& by, sources& seen) noexcep
 }
 
 // Frees blocks at the end of the heap of glibc's main arena, or of this thread's arena, so that the heap shrinks:
-// enough blocks for that, each too small for a mapping of its own. The topmost block is watched.
+// enough blocks for that, each too small for a mapping of its own. Watches the topmost block.
 outcome heap_trim(const invalidation::monitor_set& by, sources& seen) noexcept {
 #if defined(__GLIBC__)
   constexpr std::size_t bytes = mebibyte / 16;

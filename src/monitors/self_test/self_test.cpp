@@ -81,14 +81,14 @@ class pages {
   std::size_t left_ = bytes;
 };
 
-// Returns a file in memory that no other process has, or nothing.
+// Returns a file in memory that no other process has; nothing if it cannot be made.
 os::file memory_file() noexcept {
   os::file made(::memfd_create("pinfold-probe", MFD_CLOEXEC));
   const bool sized = made && os::within_size_limit([&] { return ::ftruncate(made.number(), bytes); }) == 0;
   return sized ? std::move(made) : os::file();
 }
 
-// Runs `event(pages&)` on watched memory. The event returns whether it could be made.
+// Runs `event(pages&)` on watched memory. The event returns whether it could happen.
 template <class F>
 outcome on(pages& memory, const invalidation::monitor_set& watched_by, sources& seen, F&& event) noexcept {
   if (!memory.there()) return outcome::unknown_here;
@@ -113,7 +113,7 @@ outcome on_file(const invalidation::monitor_set& watched_by, sources& seen, F&& 
 }
 
 #if defined(__x86_64__)
-// Calls the kernel as a program does that has no libc, or that inlines its system calls.
+// Calls the kernel as a program without libc does, or one that inlines its system calls.
 long inline_munmap(void* at) noexcept {
   return invalidation::own_system_call(SYS_munmap, reinterpret_cast<unsigned long>(at), bytes);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Makes real events that take memory away, and finds which monitors see them: the self-test of the monitors (R33), and
-/// the data for `pinfold info`.
+/// Causes real events that take memory away, and finds which monitors see them: the self-test of the monitors (R33),
+/// and the data for `pinfold info`.
 #pragma once
 
 #include "invalidation/early_unregister.hpp"
@@ -27,13 +27,13 @@ using sources = std::uint32_t;
 
 /// The result of one event.
 enum class outcome : std::uint8_t {
-  unknown_here,  ///< this kernel or process does not know such an event
-  kept,          ///< the memory stayed as it was: the allocator gave nothing back
+  unknown_here,  ///< this kernel or process has no such event
+  kept,          ///< the memory is unchanged: the allocator gave nothing back
   gone,          ///< the memory is gone, or was emptied
 };
 
-/// Memory that counts as registered for the monitors until the probe ends. Meanwhile no hook removes it from
-/// userfaultfd, so that each monitor sees what it can.
+/// Memory that counts as registered for the monitors until the probe ends. Until then, no hook removes it from
+/// userfaultfd, so that each monitor sees all that it can.
 class registered_memory {
  public:
   registered_memory(const invalidation::monitor_set& watched_by, const range& memory) noexcept;
@@ -44,7 +44,7 @@ class registered_memory {
   /// Returns the monitors that have reported any of this memory since this object was made.
   [[nodiscard]] sources seen_by() const noexcept;
 
-  /// Returns false where the monitors refused this memory, for example because another userfaultfd watches it.
+  /// Returns false if the monitors refused this memory, for example because another userfaultfd watches it.
   /// Registrations of such memory are not kept, and events on it prove nothing.
   [[nodiscard]] bool is_watched() const noexcept { return watched_; }
 
@@ -57,11 +57,10 @@ class registered_memory {
   std::uint64_t cursor_;
 };
 
-/// One event.
 struct probe {
   const char* event;   ///< for people: `munmap`, `free of 64 MiB`
-  sources claimed_by;  ///< the monitors that have to see the event
-  /// Makes the event on watched memory of its own. `seen` gets the monitors that saw it. Leaves nothing behind.
+  sources claimed_by;  ///< the monitors that must see the event
+  /// Causes the event on watched memory of its own. Sets `seen` to the monitors that saw it. Leaves nothing behind.
   outcome (*run)(const invalidation::monitor_set& watched_by, sources& seen) noexcept;
 };
 

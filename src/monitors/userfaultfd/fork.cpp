@@ -32,7 +32,7 @@ int have_handler() noexcept {
   return native;
 }
 
-// When the library is loaded: a fork that waits runs only the handlers that were there when it began.
+// Registered when the library is loaded: fork(2) runs only the handlers that were registered when it began.
 [[maybe_unused]] const int from_the_start = have_handler();
 
 }  // namespace

@@ -8,11 +8,11 @@
 
 namespace pinfold::monitors::uffd {
 
-/// From now on children close these descriptors first of all. Returns an error while other descriptors are kept: one
-/// pair at a time in a process.
+/// From now on children close these descriptors before anything else. Returns an error while other descriptors are
+/// kept: a process has one pair at a time.
 [[nodiscard]] result<void> keep_from_children(const descriptor& uffd, const descriptor& maps) noexcept;
 
-/// Ends that. Called after the descriptors were closed.
+/// Undoes `keep_from_children`. Called after the descriptors were closed.
 void forget_for_children() noexcept;
 
 }  // namespace pinfold::monitors::uffd

@@ -103,8 +103,8 @@ void close_number(int number) noexcept { ::close(number); }
 
 namespace {
 
-// Opens it through the device of Linux 6.1, whose owner controls access, where a filter refuses the system call, as in
-// containers.
+// If a filter refuses the system call, as in containers, opens it through the device of Linux 6.1, whose owner controls
+// access.
 int open_by_device(int flags) noexcept {
   constexpr unsigned long make_new = _IO(0xAA, 0);
   const int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
@@ -114,7 +114,7 @@ int open_by_device(int flags) noexcept {
   return made;
 }
 
-// Only faults in the kernel need privileges, and this userfaultfd handles no faults at all.
+// Only faults in the kernel need privileges, and this userfaultfd handles no faults.
 int open_anyhow() noexcept {
   constexpr int flags = O_CLOEXEC | O_NONBLOCK | user_mode_only;
   const int made = static_cast<int>(::syscall(SYS_userfaultfd, flags));

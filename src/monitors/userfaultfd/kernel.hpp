@@ -23,19 +23,20 @@ struct descriptor {
   pid_t owner = 0;
 
   /// Returns a descriptor with its present identity; closed on exec, and never 0, 1 or 2, which a program that closed
-  /// them wants back.
+  /// them expects to be free.
   [[nodiscard]] static descriptor of(int fresh) noexcept;
 
-  /// Stores a signal for the open file, which tells it from others with the same inode, in children, too.
+  /// Stores a signal for the open file, which distinguishes it from others with the same inode, also in children.
   void mark() noexcept;
-  /// Stores a thread of this process, which tells it from every other open file for as long as the thread lives.
+  /// Stores a thread of this process, which distinguishes it from every other open file for as long as the thread
+  /// lives.
   void belong_to(pid_t thread) noexcept;
 
-  /// Whether the number refers to this open file. One system call if it belongs to a thread.
+  /// Returns whether the number refers to this open file. Makes one system call if it belongs to a thread.
   [[nodiscard]] bool is_this() const noexcept;
 
-  /// Closes the number unless it is another file by now, as far as inode and signal tell: also in a child, and after
-  /// that thread's end.
+  /// Closes the number unless inode and signal show that it is another file by now: also in a child, and after the end
+  /// of that thread.
   void close() noexcept;
 };
 
@@ -47,12 +48,12 @@ void close_number(int number) noexcept;
 /// The content of one event.
 struct event {
   range gone{};
-  range replaced{};  ///< where a mapping was moved to
-  range awaited{};   ///< a page that a thread waits for, because the page is about to leave the watch
+  range replaced{};  ///< the destination of a moved mapping
+  range awaited{};   ///< a page for which a thread waits, because the page is about to leave the watch
   int native = 0;    ///< the error if nothing was read
 };
 
-/// Returns 0 when there may be an event, also after an interruption, or else an errno value.
+/// Returns 0 if there may be an event, also after an interruption; else an errno value.
 [[nodiscard]] int poll_events(int uffd) noexcept;
 /// Never waits. Releases the caller of the event that it reads, and no other: a second event in the same read would
 /// release its caller before the event log has a number for it.
@@ -63,7 +64,7 @@ struct event {
 /// Walks the page tables.
 [[nodiscard]] int stop_watching(int uffd, const range& pages) noexcept;
 
-/// Releases the threads that wait with a fault there: the page is watched like all others.
+/// Releases the threads that wait with a fault there: the page stays watched like all others.
 void let_go_on(int uffd, const range& pages) noexcept;
 
 enum class traffic : std::uint8_t { none, some, unknown };

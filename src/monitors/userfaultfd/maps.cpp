@@ -47,8 +47,8 @@ constexpr unsigned long scan_request = _IOWR('f', 16, pagemap_scan);
 constexpr std::uint64_t check_wpasync = 2;
 constexpr std::uint64_t present = 1U << 3U;
 
-// Whether the page may be watched, by this or another userfaultfd, in the mode that this one uses. True also where the
-// page map cannot be read, as in a process that gave up its privileges.
+// Returns whether the page may be watched, by this or another userfaultfd, in the mode that this one uses. Also true if
+// the page map cannot be read, as in a process that gave up its privileges.
 bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept {
   if (pagemap.number < 0) return true;
   std::array<std::uint64_t, 3> page{};
@@ -81,13 +81,13 @@ mappings mappings_under(const descriptor& maps, const range& pages) noexcept {
   return all;
 }
 
-// msync changes nothing for private memory. It marks shared memory as to be written back some day, as it is anyway.
+// msync changes nothing for private memory. It marks shared memory for a later write-back, which happens in any case.
 bool is_mapped(const range& pages) noexcept {
   return ::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) == 0;
 }
 
-// Watches each mapping first: that changes nothing where this userfaultfd watches already, and fails where another one
-// watches, which until Linux 6.15 `stop_watching` would stop.
+// Watches each mapping first: that changes nothing if this userfaultfd watches it already, and fails if another one
+// does, which until Linux 6.15 `stop_watching` would stop.
 void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept {
   descriptor pagemap = descriptor::of(::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
   range found;

@@ -9,7 +9,7 @@
 
 namespace pinfold::monitors::uffd {
 
-/// Opens /proc/self/maps; the number is below 0 where there is none.
+/// Opens /proc/thread-self/maps; the number is negative if there is none.
 [[nodiscard]] descriptor open_maps() noexcept;
 
 struct mappings {
@@ -17,10 +17,9 @@ struct mappings {
   bool whole = false;  ///< true if there is no hole
   range all;           ///< from the start of the first mapping to the end of the last
 };
-/// Returns the mappings under `pages`.
 [[nodiscard]] mappings mappings_under(const descriptor& maps, const range& pages) noexcept;
 
-/// Whether all of it is mapped. For kernels that do not tell the mappings.
+/// Returns whether the whole range is mapped. For kernels that cannot list mappings.
 [[nodiscard]] bool is_mapped(const range& pages) noexcept;
 
 /// Stops watching all mappings but the one that contains `but`. Walks the page tables of watched memory, as closing

@@ -43,12 +43,12 @@ result<void> session::start() noexcept {
   return done;
 }
 
-// Releases all memory before it closes the descriptor. If a child has a copy that it never closed, as after a fork that
-// the C library did not see, closing alone would release no caller.
+// Releases all memory before it closes the descriptor. If a child keeps a copy open, as after a fork that the C library
+// did not see, closing alone would release no caller.
 void session::end() noexcept {
   PINFOLD_ASSERT(!ended_.load(std::memory_order_relaxed), "a session ends once");
   ended_.store(true, std::memory_order_release);
-  const bool is_ours = descriptor_.is_this();  // asked while the thread that owns it exists
+  const bool is_ours = descriptor_.is_this();  // checked while the thread that owns it exists
   if (started_) {
     invalidation::disable_early_unregister();
     if (is_ours) {
@@ -77,7 +77,7 @@ result<void> session::watch(const range& pages) noexcept {
   const auto under = mappings_under(maps_, pages);
   if (under.known ? !under.whole : !is_mapped(pages)) return fail(errc::invalid_range, "the memory is not mapped");
   int native = start_watching(descriptor_.number, under.all);
-  if (native != 0 && under.all != pages)  // the mappings around the pages may have changed since
+  if (native != 0 && under.all != pages)  // the mappings around the pages may have changed
     native = start_watching(descriptor_.number, pages);
   if (native == 0) return {};
   if (native == EBADF || native == ENOTTY) lose_descriptor();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One userfaultfd with its thread, from its start to its end.
+/// One userfaultfd with its thread, from start to end.
 #pragma once
 
 #include "invalidation/event_log.hpp"
@@ -16,7 +16,7 @@ namespace pinfold::monitors::uffd {
 
 /// Thread-safe, except for `start` and `end`, which one thread calls. `watch` and `wait_for_events` may still run in
 /// other threads during `end` and later: they use the descriptor only after a check that its number refers to this
-/// userfaultfd. The session's memory has to outlive them.
+/// userfaultfd. The session's memory must outlive them.
 class session {
  public:
   session(invalidation::event_log& event_log, invalidation::registered_filter& watched, descriptor opened) noexcept
@@ -29,8 +29,7 @@ class session {
   /// Releases all memory from the watch and joins the thread. Only for the process that called `start`.
   void end() noexcept;
 
-  /// Returns a constant text that says why nothing may be kept because of this session, or null while it works. Two
-  /// system calls.
+  /// Returns a constant text: why no entry may be kept because of this session; null while it works. Two system calls.
   [[nodiscard]] const char* trouble() const noexcept;
 
   // As in `invalidation::monitor`.

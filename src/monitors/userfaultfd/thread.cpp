@@ -45,9 +45,9 @@ result<void> reader::start() noexcept {
   return fail_errno(errc::out_of_resources, native, "the monitor's thread could not be started");
 }
 
-// Discards the bell, which is watched like any memory: madvise returns once the thread has read the event, and not
-// before. So the thread ends for no other reason. In a program that locks all its memory (mlockall), the bell is
-// locked, too, and MADV_DONTNEED would fail without an event.
+// Discards the bell, which is watched like any memory: madvise returns only after the thread has read the event. So the
+// thread ends for no other reason. In a program that locks all its memory (mlockall), the bell is locked, too, and
+// MADV_DONTNEED would fail without an event.
 void reader::stop_reading() noexcept {
   constexpr int dontneed_locked = 24;  // of Linux 5.18, which older headers lack
   const range bell = pages_.bell();
@@ -71,25 +71,24 @@ void* reader::main(void* self) noexcept {
   return nullptr;
 }
 
-// Keeps one of the process's descriptors, in a table of its own: a program that closes every descriptor it finds does
-// not close this one, and descriptors that other threads close do not stay open here.
 int reader::unshare_descriptors() noexcept {
   thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
   ::prctl(PR_SET_NAME, "pinfold-uffd");
   return os::keep_only({&uffd_, 1});
 }
 
+// Reads also where the poll fails, as with a descriptor limit of 0: a thread that unmaps watched memory waits for it.
 void reader::run() noexcept {
   while (!rung_) {
     if (poll_events(uffd_) != 0) pause();
     read_and_publish();
   }
-  ::syscall(SYS_close, uffd_);  // before the thread's end, which may have to wait for this
+  ::syscall(SYS_close, uffd_);  // before the thread ends, whose exit may have to wait for this
 }
 
 // One number, one read, one event. The kernel releases the event's caller within the read, so from then on that caller
-// finds the number reserved. A read that took a second event would release its caller, too, before the event has a
-// number: that caller could look up, wait for this number alone, and find its old registration.
+// finds the number reserved. A read of two events would release the second caller before its event has a number: that
+// caller could look up, wait for this number alone, and find its old registration.
 void reader::read_and_publish() noexcept {
   const auto reserved = event_log_.reserve();
   const event seen = read_event(uffd_);
@@ -103,9 +102,9 @@ void reader::publish(std::uint64_t reserved, const event& seen) noexcept {
   event_log_.publish(reserved, lost_by(seen), invalidation::source::userfaultfd);
 }
 
-// Returns the lost memory that is registered. A mremap onto registered memory loses two ranges, but an event has one
-// number, and the event log holds one range for a number: the range that contains both. This is rare, because the
-// kernel first reports the replaced mapping by an event of its own.
+// Returns the lost memory that is registered. A mremap onto registered memory loses two ranges, but the event log holds
+// one range for a number: the range that contains both. This is rare, because the kernel first reports the replaced
+// mapping by an event of its own.
 range reader::lost_by(const event& seen) const noexcept {
   const range gone = watched_.touches(seen.gone) ? seen.gone : range{};
   if (!watched_.touches(seen.replaced)) return gone;

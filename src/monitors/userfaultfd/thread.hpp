@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The thread that reads the events and puts them on the event log.
+/// The thread that reads the events and writes them to the event log.
 #pragma once
 
 #include "invalidation/event_log.hpp"
@@ -17,7 +17,7 @@ namespace pinfold::monitors::uffd {
 /// gives up: after an unknown error it still tries to read.
 class reader {
  public:
-  /// The arguments have to outlive `join`.
+  /// The arguments must outlive `join`.
   reader(invalidation::event_log& event_log, invalidation::registered_filter& watched, int uffd) noexcept
       : event_log_(event_log), watched_(watched), uffd_(uffd) {}
 
@@ -27,11 +27,11 @@ class reader {
   /// Only for the process that called `start`. Watched memory may be unmapped until this begins.
   void stop_reading() noexcept;
 
-  /// Called after `stop_reading`, and after the userfaultfd was closed: the end of a thread may unmap memory that is
-  /// still watched, when no thread reads any more.
+  /// Called after `stop_reading`, and after the userfaultfd was closed: a thread that ends may unmap watched memory
+  /// when no thread reads any more.
   void join() noexcept;
 
-  /// Reports the failure: from now on nothing may be kept because of this monitor.
+  /// Reports the failure: from now on no entry may be kept because of this monitor.
   void fail() noexcept;
   [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
 

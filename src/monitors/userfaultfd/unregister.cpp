@@ -33,8 +33,8 @@ void leave_for(pid_t thread) noexcept {
 // System calls by number: other libraries replace the C library's functions.
 //
 // To stop watching for write protection, the kernel walks the page tables, for a third of the time of the munmap; to
-// stop watching for missing pages, it does not. Also, the request to watch for missing pages fails where another
-// userfaultfd watches, which until Linux 6.15 the unregister would stop.
+// stop watching for missing pages, it does not. Also, the request to watch for missing pages fails if another
+// userfaultfd watches the pages, whose watch unregistering would end until Linux 6.15.
 void leave(int uffd, const range& pages) noexcept {
   PINFOLD_ASSERT(pages.begin < pages.end, "there are pages that leave the watch");
   const int before = errno;

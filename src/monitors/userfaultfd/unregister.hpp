@@ -9,12 +9,12 @@
 
 namespace pinfold::monitors::uffd {
 
-/// Sets the owner of the userfaultfd from which memory leaves (`descriptor::belong_to`): `leave` does nothing to any
-/// other.
+/// Sets the owner of the userfaultfd from which memory leaves (`descriptor::belong_to`): `leave` changes no other
+/// userfaultfd.
 void leave_for(pid_t thread) noexcept;
 
-/// A `invalidation::unregister_function`. Three system calls, a microsecond for any size. Does nothing where it fails,
-/// or where another userfaultfd watches any of the pages: then the kernel makes an event, and the caller waits.
+/// An `invalidation::unregister_function`. Three system calls, a microsecond for any size. Does nothing if it fails, or
+/// if another userfaultfd watches any of the pages: the kernel then makes an event, and the caller waits.
 ///
 /// Until the memory is unmapped, the kernel's own accesses to those of its pages that are not present fail (EFAULT); a
 /// thread's access waits for the monitor's thread.

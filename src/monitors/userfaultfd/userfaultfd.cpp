@@ -51,7 +51,7 @@ class userfaultfd_monitor final : public invalidation::monitor {
   bool restart() noexcept override;
 
  private:
-  /// A session, kept until the monitor's end: a thread may still use one that has ended.
+  /// A session, kept until the monitor ends: a thread may still use a session that has ended.
   struct link {
     link(invalidation::event_log& event_log, invalidation::registered_filter& watched, uffd::descriptor opened,
          link* older) noexcept
@@ -60,7 +60,7 @@ class userfaultfd_monitor final : public invalidation::monitor {
     link* before;
   };
 
-  // Whether this is the process that made the monitor: a child's event log has another number, or there is none.
+  // Returns whether this process made the monitor: a child's event log has another number, or does not exist.
   [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
   [[nodiscard]] session& current() const noexcept {
     link* const newest = now_.load(std::memory_order_acquire);

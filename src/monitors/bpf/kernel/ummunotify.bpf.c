@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-// Records what goes away in an address space in that address space's ring: before it goes, or, where another process
-// takes it, before that process's system call returns. programs.cpp loads and attaches these programs. x86-64.
+// Records memory that goes away in an address space in that address space's ring: before it goes, or, if another
+// process takes it, before that process's system call returns. programs.cpp loads and attaches these programs. x86-64.
 //
 // No vmlinux.h: the structures below declare only the members in use, and the loader finds their offsets in the running
 // kernel.
@@ -23,7 +23,7 @@ typedef __u32 u32;
 
 struct rb_node;
 struct rb_root {
-  struct rb_node *rb_node;
+  struct rb_node* rb_node;
 } KERNEL;
 struct rb_root_cached {
   struct rb_root rb_root;
@@ -35,8 +35,8 @@ struct super_block {
   unsigned long s_magic;
 } KERNEL;
 struct inode {
-  struct super_block *i_sb;
-  struct address_space *i_mapping;
+  struct super_block* i_sb;
+  struct address_space* i_mapping;
   long long i_size;
 } KERNEL;
 struct iattr {
@@ -44,15 +44,15 @@ struct iattr {
   long long ia_size;
 } KERNEL;
 struct file {
-  struct address_space *f_mapping;
-  struct inode *f_inode;
+  struct address_space* f_mapping;
+  struct inode* f_inode;
 } KERNEL;
 struct fdtable {
   unsigned int max_fds;
-  struct file **fd;
+  struct file** fd;
 } KERNEL;
 struct files_struct {
-  struct fdtable *fdt;
+  struct fdtable* fdt;
 } KERNEL;
 struct mm_struct {
   unsigned long brk;
@@ -62,8 +62,8 @@ struct thread_info {
 } KERNEL;
 struct task_struct {
   struct thread_info thread_info;
-  struct mm_struct *mm;
-  struct files_struct *files;
+  struct mm_struct* mm;
+  struct files_struct* files;
 } KERNEL;
 struct pt_regs {
   unsigned long di, si, dx, r10, r8, orig_ax;
@@ -109,8 +109,8 @@ struct {
   __type(value, u64[pinfold_slots]);
 } slots SEC(".maps");
 
-/// The slot of each address space. Changed only by the address space's own system calls and by its end, so never
-/// wrong.
+/// The slot of each address space. Changed only by the address space's own system calls and by its end, so always
+/// correct.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, pinfold_slots);
@@ -128,49 +128,49 @@ struct {
 #define page_mask 4095UL
 #define the_end (~0UL)
 
-INLINE void record(struct pinfold_area *area, u64 begin, u64 end) {
+INLINE void record(struct pinfold_area* area, u64 begin, u64 end) {
   const u64 number = __sync_fetch_and_add(&area->generation, 1);
-  volatile struct pinfold_record *at = &area->records[number & (pinfold_records - 1)];
+  volatile struct pinfold_record* at = &area->records[number & (pinfold_records - 1)];
   at->begin = begin;
   at->end = end;
   at->check = pinfold_check(number, begin, end);
 }
 
-INLINE struct pinfold_area *area_of(u32 slot) {
+INLINE struct pinfold_area* area_of(u32 slot) {
   const u32 only = 0;
-  void *ring = bpf_map_lookup_elem(&rings, &slot);
+  void* ring = bpf_map_lookup_elem(&rings, &slot);
   return ring == 0 ? 0 : bpf_map_lookup_elem(ring, &only);
 }
 
 static __attribute__((noinline)) int record_in(u64 mm, u64 begin, u64 end) {
-  const u32 *slot = bpf_map_lookup_elem(&users, &mm);
+  const u32* slot = bpf_map_lookup_elem(&users, &mm);
   if (slot == 0) return 0;
-  struct pinfold_area *area = area_of(*slot);
+  struct pinfold_area* area = area_of(*slot);
   if (area != 0) record(area, begin, end);
   return 0;
 }
 
-INLINE u64 *owner_of(u32 slot) {
+INLINE u64* owner_of(u32 slot) {
   const u32 only = 0;
-  u64 *all = bpf_map_lookup_elem(&slots, &only);
+  u64* all = bpf_map_lookup_elem(&slots, &only);
   return all == 0 || slot >= pinfold_slots ? 0 : &all[slot];
 }
 
 /// Gives the address space this slot, unless it has another whose ring is still in use. Returns false in that case.
 INLINE bool assign_slot(u64 mm, u32 slot) {
   if (bpf_map_update_elem(&users, &mm, &slot, BPF_NOEXIST) == 0) return 1;
-  const u32 *old = bpf_map_lookup_elem(&users, &mm);
+  const u32* old = bpf_map_lookup_elem(&users, &mm);
   if (old == 0 || area_of(*old) != 0) return 0;
-  u64 *owner = owner_of(*old);
+  u64* owner = owner_of(*old);
   if (owner == 0 || __sync_val_compare_and_swap(owner, mm, 0) != mm) return 0;
   return bpf_map_update_elem(&users, &mm, &slot, BPF_ANY) == 0;
 }
 
 static __attribute__((noinline)) int accept_invitation(u64 first, u64 second, u64 mm) {
   const struct pinfold_secret secret = {first, second};
-  struct pinfold_invitation *invited = bpf_map_lookup_elem(&invitations, &secret);
+  struct pinfold_invitation* invited = bpf_map_lookup_elem(&invitations, &secret);
   if (invited == 0) return 0;
-  u64 *owner = owner_of(invited->slot);
+  u64* owner = owner_of(invited->slot);
   const u64 reserved = invited->reservation;
   if (owner == 0 || __sync_val_compare_and_swap(owner, reserved, mm) != reserved) return 0;
   const bool assigned = assign_slot(mm, invited->slot);
@@ -178,11 +178,11 @@ static __attribute__((noinline)) int accept_invitation(u64 first, u64 second, u6
   invited->process = bpf_get_current_pid_tgid() >> 32;
   invited->user = bpf_get_current_uid_gid();
   if (assigned) record_in(mm, 0, the_end);
-  *(volatile u32 *)&invited->answer = assigned ? pinfold_accepted : pinfold_second;
+  *(volatile u32*)&invited->answer = assigned ? pinfold_accepted : pinfold_second;
   return 0;
 }
 
-/// Whether the advice is known to leave the pages where they are. An unknown advice may do anything.
+/// Returns whether the advice is known to leave the pages unchanged. An unknown advice may do anything.
 INLINE bool is_harmless(u64 advice) {
   const u64 harmless = 1UL << 0 | 1UL << 1 | 1UL << 2 | 1UL << 3 |  // NORMAL, RANDOM, SEQUENTIAL, WILLNEED
                        1UL << 10 | 1UL << 11 |                      // DONTFORK, DOFORK
@@ -195,12 +195,12 @@ INLINE bool is_harmless(u64 advice) {
 
 enum { tmpfs_magic = 0x01021994, hugetlbfs_magic = 0x958458f6 };
 
-/// False when no process maps the file. Known only for memory files, where the file itself holds the pages.
-INLINE bool may_be_mapped(struct task_struct *task, u32 number) {
-  struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+/// False if no process maps the file. Known only for memory files, where the file itself holds the pages.
+INLINE bool may_be_mapped(struct task_struct* task, u32 number) {
+  struct fdtable* table = BPF_CORE_READ(task, files, fdt);
   if (number >= BPF_CORE_READ(table, max_fds)) return 0;
-  struct file **at = BPF_CORE_READ(table, fd) + number;
-  struct file *file = 0;
+  struct file** at = BPF_CORE_READ(table, fd) + number;
+  struct file* file = 0;
   bpf_probe_read_kernel(&file, sizeof file, at);
   if (file == 0) return 0;
   const unsigned long magic = BPF_CORE_READ(file, f_inode, i_sb, s_magic);
@@ -247,7 +247,7 @@ INLINE int goes(u64 mm, u64 address, u64 bytes) {
   return end > begin ? record_in(mm, begin, end) : record_in(mm, 0, the_end);
 }
 
-INLINE int remapped(u64 mm, const struct pt_regs *regs) {
+INLINE int remapped(u64 mm, const struct pt_regs* regs) {
   const u64 address = regs->di, old_bytes = regs->si, new_bytes = regs->dx, flags = regs->r10;
   if ((flags & mremap_fixed) != 0) goes(mm, regs->r8, new_bytes);
   if (flags > mremap_maymove) return goes(mm, address, old_bytes);
@@ -255,15 +255,15 @@ INLINE int remapped(u64 mm, const struct pt_regs *regs) {
   return flags == 0 ? 0 : goes(mm, address, old_bytes);
 }
 
-INLINE int broke(struct mm_struct *mm, u64 to) {
+INLINE int broke(struct mm_struct* mm, u64 to) {
   const u64 now = mm->brk;
   return to != 0 && to < now ? goes((u64)mm, to, now - to) : 0;
 }
 
 SEC("tp_btf/sys_enter")
-int BPF_PROG(on_system_call, struct pt_regs *regs, long number) {
-  struct task_struct *task = bpf_get_current_task_btf();
-  struct mm_struct *space = task->mm;
+int BPF_PROG(on_system_call, struct pt_regs* regs, long number) {
+  struct task_struct* task = bpf_get_current_task_btf();
+  struct mm_struct* space = task->mm;
   const u64 mm = (u64)space;
   // The 32-bit calls have other numbers, and any process may make them.
   if ((task->thread_info.status & ts_compat) != 0) return record_in(mm, 0, the_end);
@@ -287,10 +287,10 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long number) {
   }
 }
 
-/// Opening for writing empties a file, too. That is too frequent to be recorded as the loss of everything each time:
-/// only pages of this process that go during the call count.
-INLINE bool empties_a_file(struct task_struct *task) {
-  const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
+/// Opening for writing empties a file, too. That is too frequent to record the loss of everything each time: only pages
+/// of this process that go away during the call count.
+INLINE bool empties_a_file(struct task_struct* task) {
+  const struct pt_regs* regs = (const struct pt_regs*)bpf_task_pt_regs(task);
   switch (regs->orig_ax) {
     case sys_open:
     case sys_creat:
@@ -303,8 +303,8 @@ INLINE bool empties_a_file(struct task_struct *task) {
 
 /// Records a change of the page count by another process, which truncates a file or punches a hole into it.
 SEC("tp_btf/rss_stat")
-int BPF_PROG(on_page_count, struct mm_struct *mm) {
-  struct task_struct *task = bpf_get_current_task_btf();
+int BPF_PROG(on_page_count, struct mm_struct* mm) {
+  struct task_struct* task = bpf_get_current_task_btf();
   if (task->mm == mm && !empties_a_file(task)) return 0;
   return record_in((u64)mm, 0, the_end);
 }
@@ -312,54 +312,53 @@ int BPF_PROG(on_page_count, struct mm_struct *mm) {
 enum { op_fallocate = 17, op_openat = 18, op_madvise = 25, op_openat2 = 28, op_ftruncate = 55 };
 
 SEC("tp_btf/io_uring_submit_req")
-int BPF_PROG(on_ring_request, struct io_kiocb *request) {
+int BPF_PROG(on_ring_request, struct io_kiocb* request) {
   const __u8 operation = request->opcode;
   const u64 mm = (u64)bpf_get_current_task_btf()->mm;
   if (operation == op_fallocate || operation == op_ftruncate) return record_in(mm, 0, the_end);
   if (operation == op_openat || operation == op_openat2) {
-    const u64 flags = BPF_CORE_READ((struct io_open *)request, how.flags);
+    const u64 flags = BPF_CORE_READ((struct io_open*)request, how.flags);
     return (flags & o_trunc) != 0 ? record_in(mm, 0, the_end) : 0;
   }
   if (operation != op_madvise) return 0;
-  struct io_madvise *advised = (struct io_madvise *)request;
+  struct io_madvise* advised = (struct io_madvise*)request;
   if (is_harmless(BPF_CORE_READ(advised, advice))) return 0;
   return goes(mm, BPF_CORE_READ(advised, addr), BPF_CORE_READ(advised, len));
 }
 
-static long record_in_each(void *map, const u64 *mm, u32 *slot, void *context) {
-  struct pinfold_area *area = area_of(*slot);
+static long record_in_each(void* map, const u64* mm, u32* slot, void* context) {
+  struct pinfold_area* area = area_of(*slot);
   if (area != 0) record(area, 0, the_end);
   return 0;
 }
 
-INLINE int record_if_mapped(struct inode *inode) {
-  if (BPF_CORE_READ(inode, i_mapping, i_mmap.rb_root.rb_node) != 0)
-    bpf_for_each_map_elem(&users, record_in_each, 0, 0);
+INLINE int record_if_mapped(struct inode* inode) {
+  if (BPF_CORE_READ(inode, i_mapping, i_mmap.rb_root.rb_node) != 0) bpf_for_each_map_elem(&users, record_in_each, 0, 0);
   return 0;
 }
 
-// Huge pages are not in the page count. This program runs after the hole was made; the next, before the file is
+// Huge pages are not in the page count. This program runs after the hole was made; the next one before the file becomes
 // shorter.
 SEC("tp_btf/hugetlbfs_fallocate")
-int BPF_PROG(on_huge_allocate, struct inode *inode, int mode) {
+int BPF_PROG(on_huge_allocate, struct inode* inode, int mode) {
   return (mode & ~falloc_keep_size) != 0 ? record_if_mapped(inode) : 0;
 }
 
 enum { attr_size = 1 << 3 };
 
 SEC("tp_btf/hugetlbfs_setattr")
-int BPF_PROG(on_huge_change, struct inode *inode, void *entry, struct iattr *change) {
+int BPF_PROG(on_huge_change, struct inode* inode, void* entry, struct iattr* change) {
   const bool shorter = (change->ia_valid & attr_size) != 0 && change->ia_size < inode->i_size;
   return shorter ? record_if_mapped(inode) : 0;
 }
 
 /// Runs at exec, too. Afterwards another process's address space may lie at this address.
 SEC("tp_btf/exit_mmap")
-int BPF_PROG(on_end, struct mm_struct *space) {
+int BPF_PROG(on_end, struct mm_struct* space) {
   const u64 mm = (u64)space;
-  const u32 *slot = bpf_map_lookup_elem(&users, &mm);
+  const u32* slot = bpf_map_lookup_elem(&users, &mm);
   if (slot == 0) return 0;
-  u64 *owner = owner_of(*slot);
+  u64* owner = owner_of(*slot);
   bpf_map_delete_elem(&users, &mm);
   if (owner != 0) __sync_val_compare_and_swap(owner, mm, 0);
   return 0;
