@@ -13,8 +13,8 @@ namespace pinfold::invalidation {
 
 namespace {
 
-/// The state of `early_unregister`, on a page that the kernel wipes in a child: there the copy of the descriptor would
-/// act on the parent's memory.
+/// The state of `early_unregister`, on a page that the kernel wipes in a child, where the copied descriptor would act
+/// on the parent's memory.
 struct state {
   std::atomic<std::uint64_t> word{0};  ///< `opened`, and `one_inside` for each thread that uses the descriptor
   std::atomic<unsigned> staying{0};    ///< how many `no_early_unregister` objects exist
@@ -48,7 +48,7 @@ void disable_early_unregister() noexcept {
     ::sched_yield();
 }
 
-// A thread inside keeps the descriptor from being closed, and so its number from being another file's.
+// A thread that is counted keeps the descriptor open, so that no other file gets its number.
 void early_unregister(const range& pages) noexcept {
   state* const here = the_state.load(std::memory_order_acquire);
   if (here == nullptr || (here->word.load(std::memory_order_relaxed) & opened) == 0 ||

@@ -16,7 +16,7 @@ std::uint64_t check_of(std::uint64_t number, const range& gone) noexcept {
   return number ^ gone.begin * 0x9e3779b97f4a7c15ULL ^ gone.end * 0xc2b2ae3d27d4eb4fULL;
 }
 
-/// A wait for a thread that is between two instructions, unless that thread lost its processor.
+/// Waits for a thread that is between two instructions; gives up if that thread lost its processor.
 class wait {
  public:
   void pause() noexcept {
@@ -44,8 +44,8 @@ void observe(const range& gone, source from) noexcept {
 
 }  // namespace
 
-// Stores the bound first: a reader that finds the generation past the number also finds the bound, until the number is
-// published.
+// Stores the bound first: a reader that finds the generation past the number then also finds the bound, until the
+// number is published.
 std::uint64_t event_log::reserve() noexcept {
   PINFOLD_ASSERT(outstanding_.load(std::memory_order_relaxed) == 0, "one thread at a time has a reserved number");
   outstanding_.store(generation_.load(std::memory_order_seq_cst) + 1, std::memory_order_seq_cst);
@@ -76,9 +76,9 @@ void event_log::note_filled(std::uint64_t number) noexcept {
   }
 }
 
-// A reader that comes a ring late loads the generation and then the latest number with a range. The writer raises that
-// number and then loads the generation. So either that reader sees this number, or this thread sees that it could be
-// skipped, and returns false.
+// A reader that is a ring late loads the generation and then the latest number with a range. The writer raises that
+// number and then loads the generation. So either the reader sees this number, or this thread sees that the reader may
+// skip it, and returns false.
 bool event_log::write(std::uint64_t number, const range& gone, source from) noexcept {
   slot& at = slots_[number % capacity];
   const auto mine = number + 1;
@@ -86,7 +86,7 @@ bool event_log::write(std::uint64_t number, const range& gone, source from) noex
   const auto is_late = [&] { return generation_.load(std::memory_order_seq_cst) - number > capacity; };
   auto mark = at.mark.load(std::memory_order_relaxed);
   do {
-    if ((mark & ~changing) > mine) return gone.empty();  // the place belongs to a newer event
+    if ((mark & ~changing) > mine) return gone.empty();  // the slot belongs to a newer event
   } while (!at.mark.compare_exchange_weak(mark, mine | changing, std::memory_order_acquire));
   at.begin.store(gone.begin, std::memory_order_release);
   at.end.store(gone.end, std::memory_order_release);
@@ -119,7 +119,7 @@ read_status event_log::read(std::uint64_t& cursor, range& gone, source& from) co
   return seen;
 }
 
-// Moves a late cursor past all events that are no longer in the ring.
+// Moves a late cursor past all events that the ring has lost.
 read_status event_log::catch_up(std::uint64_t& cursor, std::uint64_t now) const noexcept {
   const auto oldest = now - capacity;
   for (wait until; is_outstanding_before(oldest); until.pause())

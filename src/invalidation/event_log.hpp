@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The log in which monitors write what memory is going away, and which caches read: one generation for all, and the
-/// last few thousand ranges. It also identifies the process. `docs/understand/protocol.md` says what a reader may
+/// The log in which monitors announce that memory is going away, and which caches read: one generation for all, and the
+/// last few thousand ranges. It also identifies the process. `docs/understand/protocol.md` states what a reader may
 /// conclude.
 #pragma once
 
@@ -21,20 +21,19 @@ enum class source : std::uint8_t { user, hooks, userfaultfd, bpf };
 enum class read_status : std::uint8_t {
   nothing,     ///< the cursor is at the end
   one,         ///< a range; it may be empty
-  everything,  ///< the cursor came too late: any memory may be gone. The ranges still on the event log are yet to be
-               ///< read
-  unfinished,  ///< the number is reserved and not published: any memory may be gone, and more until it is
+  everything,  ///< the cursor came too late: any memory may be gone. The ranges still in the log can be read next
+  unfinished,  ///< the number is reserved and not published: any memory may be gone, and more until it is published
 };
 
-/// The process's log of events, in memory that the kernel wipes in a child of fork(2): a child's event log is empty,
-/// and no cache of its parent finds its generation there.
+/// The process's log of events, in memory that the kernel wipes in a child of fork(2): a child's log is empty, and a
+/// cache copied from the parent finds no matching generation.
 ///
 /// Writing takes no lock, allocates nothing, makes no system call, and is allowed on any thread and in any signal
-/// handler. An event has happened for every acquire that begins after `post` or `reserve` returned: their increment is
-/// a locked instruction.
+/// handler. Every acquire that begins after `post` or `reserve` returned sees the event: both increment with a locked
+/// instruction.
 class event_log {
  public:
-  /// Returns this process's event log. Throws `std::bad_alloc` when there is no memory for it.
+  /// Returns this process's event log. Throws `std::bad_alloc`.
   [[nodiscard]] static event_log& here();
   /// Returns null before the first call of `here`; in a child, the wiped event log.
   [[nodiscard]] static event_log* if_there() noexcept { return made.load(std::memory_order_acquire); }
@@ -43,35 +42,34 @@ class event_log {
   /// in a child that did not call `here`.
   [[nodiscard]] std::uint64_t process() const noexcept { return process_.load(std::memory_order_acquire); }
 
-  /// Returns a word that has the value of `process()`.
+  /// Returns the word that holds `process()`.
   [[nodiscard]] const std::atomic<std::uint64_t>& process_word() const noexcept { return process_; }
 
-  /// Returns how many events there were, on top of a number that this process's parent does not have.
+  /// Returns the number of events, plus a base that the parent process does not have.
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
 
-  /// Returns how many events there were in this process.
+  /// Returns the number of events in this process.
   [[nodiscard]] std::uint64_t events() const noexcept {
     return generation_.load(std::memory_order_relaxed) & ((std::uint64_t{1} << process_shift) - 1);
   }
 
-  /// Called with each event after it was posted or published, on the thread that did so, under the rules of `post`.
+  /// Called with each event after it was posted or published, on the same thread, under the rules of `post`.
   using observer = void (*)(const range& gone, source from) noexcept;
   static std::atomic<observer> on_event;
 
-  /// Posts that memory is going away. Has to be called before the memory can go.
+  /// Posts that memory is going away. Call it before the memory can go.
   void post(const range& gone, source from = source::user) noexcept;
   void post_everything(source from = source::user) noexcept { post({0, UINTPTR_MAX}, from); }
 
-  /// Posts in two steps, for a monitor that learns only later what memory goes: from `reserve` on, readers of that
-  /// number wait. One thread at a time; between the two calls it does nothing that could wait, and it publishes soon.
+  /// Posts in two steps, for a monitor that learns the range later: from `reserve` on, readers of that number wait. One
+  /// thread at a time; between the two calls it must not wait, and it publishes soon.
   [[nodiscard]] std::uint64_t reserve() noexcept;
   void publish(std::uint64_t reserved, const range& gone, source from = source::user) noexcept;
 
-  /// Reads the event at `cursor`, and moves `cursor` on. A cursor begins as a value of the generation. Waits at most
+  /// Reads the event at `cursor`, and advances `cursor`. A cursor begins as a value of the generation. Waits at most
   /// `wait_limit_ms` for a number that is reserved and not published. Never skips a reserved slot: its writer may still
-  /// be freeing memory, and no second event will report that. A cursor that comes a whole ring late skips the
-  /// events that it missed if none of them touched registered memory (empty ranges); otherwise the result is
-  /// `everything`.
+  /// be freeing memory, and no second event will report that. A cursor that is a whole ring late skips the lost events
+  /// if their ranges were all empty (no registered memory); otherwise the result is `everything`.
   [[nodiscard]] read_status read(std::uint64_t& cursor, range& gone) const noexcept {
     source from{};
     return read(cursor, gone, from);
@@ -82,9 +80,9 @@ class event_log {
   static constexpr int wait_limit_ms = 100;
 
  private:
-  /// A place of the ring, written once a round. `mark` is the event's number plus 1 when the range is there, with
+  /// A slot of the ring, written once a round. `mark` is the event's number plus 1 when the range is there, with
   /// `changing` while a writer changes it. A writer that was stopped for a whole round leaves the slot to the newer
-  /// event. It may still write the words of its own range: `check` detects that, as it depends on number and range.
+  /// event. It may still write the words of its own range: `check`, which depends on number and range, detects that.
   struct slot {
     std::atomic<std::uint64_t> mark{0};
     std::atomic<std::uintptr_t> begin{0};
@@ -94,7 +92,7 @@ class event_log {
   };
   static constexpr std::uint64_t changing = std::uint64_t{1} << 63U;
 
-  /// Returns false when the event has to be posted anew: a reader may have skipped its number.
+  /// Returns false if the event must be posted again: a reader may have skipped its number.
   [[nodiscard]] bool write(std::uint64_t number, const range& gone, source from) noexcept;
   void note_filled(std::uint64_t number) noexcept;
   [[nodiscard]] bool is_outstanding_before(std::uint64_t number) const noexcept {
@@ -106,8 +104,8 @@ class event_log {
 
   [[nodiscard]] read_status wait_for(std::uint64_t number, range& gone, source& from) const noexcept;
 
-  /// A process's generations begin at its number, shifted by this. Hooks may count up in a child before it has a
-  /// number, and do not get that far.
+  /// A process's generations begin at its number, shifted by this. In a child, hooks may count before it has a number;
+  /// their counts stay below this bit.
   static constexpr unsigned process_shift = 44;
 
   static event_log* make();
@@ -118,7 +116,7 @@ class event_log {
 
   std::atomic<std::uint64_t> process_{0};
   alignas(64) std::atomic<std::uint64_t> generation_{0};
-  std::atomic<std::uint64_t> outstanding_{0};  // plus 1: at most the number that `reserve` gave out; 0 for none
+  std::atomic<std::uint64_t> outstanding_{0};  // plus 1: the number that `reserve` gave out, or less; 0 for none
   std::atomic<std::uint64_t> filled_{0};       // plus 1: the latest number whose range is not empty
   alignas(64) std::array<slot, capacity> slots_{};
 };

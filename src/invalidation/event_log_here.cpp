@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Makes the process's event_log. Separate from event_log.cpp, which the thread sanitizer must not look into: here it
-// has to see that a thread that finds the event log finds it constructed.
+// Makes the process's event_log. Separate from event_log.cpp, which the thread sanitizer must ignore: here it has to
+// see that a thread which finds the event log finds it constructed.
 #include "invalidation/event_log.hpp"
 
 #include "invalidation/background_open.hpp"
@@ -24,7 +24,7 @@ std::atomic<bool> not_wiped{false};  // where the kernel does not wipe the event
 
 }  // namespace
 
-// Registered when the library is loaded: a fork that waits runs only the handlers that were there when it began.
+// Registered when the library is loaded: fork(2) runs only the handlers that were registered when it began.
 const int event_log::forks_unwatched = ::pthread_atfork(nullptr, nullptr, in_child);
 
 void event_log::in_child() noexcept {

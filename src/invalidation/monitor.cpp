@@ -6,14 +6,13 @@
 
 namespace pinfold::invalidation {
 
-// The order matters to a thread that is about to keep a registration: the thread has indexed the entry, and then calls
-// `ensure_works`. If that returns true before `failed_` is set here, the entry is in the index when everything is
-// posted, and is invalidated with the rest. If it returns true later, the thread calls `watch` of the restarted
-// monitor.
+// A thread that keeps a registration first indexes the entry, and then calls `ensure_works`. If that returns true
+// before `failed_` is set here, the entry is in the index when the failure is posted, and is invalidated with the rest.
+// If it returns true later, the thread calls `watch` of the restarted monitor.
 bool monitor::recover() noexcept {
   if (recovering_.exchange(true, std::memory_order_acquire)) return false;
   if (!failed_.load(std::memory_order_relaxed)) {
-    if (works()) {  // another thread has restarted it meanwhile
+    if (works()) {  // another thread has restarted it
       recovering_.store(false, std::memory_order_release);
       return true;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The monitors that one cache relies on.
+/// The monitors that one cache relies on. Constant once made. Thread-safe.
 #pragma once
 
 #include "invalidation/monitor.hpp"
@@ -16,7 +16,6 @@
 
 namespace pinfold::invalidation {
 
-/// The monitors of one cache. Constant once made. Thread-safe as its members are.
 class monitor_set {
  public:
   using members = std::vector<std::shared_ptr<monitor>>;
@@ -25,8 +24,8 @@ class monitor_set {
     PINFOLD_ASSERT(std::find(all_.begin(), all_.end(), nullptr) == all_.end(), "each member of a set is a monitor");
   }
 
-  /// Asks every monitor to watch these pages. Succeeds when every one works and sees what happens to the pages;
-  /// otherwise returns the error of the first that does not. Restarts failed monitors, as `monitor::ensure_works` does.
+  /// Makes every monitor watch these pages. Succeeds if every monitor works and can watch them; otherwise returns the
+  /// first error. Restarts failed monitors, as `monitor::ensure_works` does.
   [[nodiscard]] result<void> watch(const range& pages) const noexcept {
     result<void> all;
     for (const auto& one : all_) {
@@ -48,7 +47,7 @@ class monitor_set {
     return sum;
   }
 
-  /// Returns which monitors do not work now, and why, for people; empty when all do. Allocates.
+  /// Returns a text for people: which monitors do not work now, and why; empty if all work. Allocates.
   [[nodiscard]] std::string not_working() const {
     std::string text;
     for (const auto& one : all_)
@@ -64,8 +63,7 @@ class monitor_set {
     return std::any_of(all_.begin(), all_.end(), [](const auto& one) { return one->sees_files() && one->works(); });
   }
 
-  /// Returns the word that the kernel counts for one of the monitors; a word that is always 0 when there is no such
-  /// monitor.
+  /// Returns the word that the kernel counts for one of the monitors; without such a monitor, a word that is always 0.
   [[nodiscard]] const std::atomic<std::uint64_t>& kernel_generation() const noexcept {
     for (const auto& one : all_)
       if (const auto* counted = one->kernel_generation()) return *counted;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Counts of calls that may bring new code into the process. The hooks count them, and the monitor that trusts the
-/// hooks alone scans the code again.
+/// Counts calls that may bring new code into the process. The hooks count them; the monitor that relies on the hooks
+/// alone then scans the code again.
 #pragma once
 
 #include <atomic>
@@ -9,11 +9,11 @@
 
 namespace pinfold::invalidation {
 
-/// The counters. Constant initialised and without a destructor, as the hooks may count at any time. A call is counted
-/// after it has returned, and before its caller goes on.
+/// The counters. Constant-initialised and without a destructor, as the hooks may count at any time. A call is counted
+/// after it has returned, and before its caller continues.
 struct new_code {
   std::atomic<std::uint64_t> mapped{0};   ///< executable memory was mapped
-  std::atomic<std::uint64_t> changed{0};  ///< memory was made executable: it may hold code from before
+  std::atomic<std::uint64_t> changed{0};  ///< memory was made executable: it may hold earlier code
   std::atomic<std::uint64_t> rings{0};    ///< an io_uring was made or entered through `syscall`
   std::atomic<unsigned> relied_on{0};     ///< how many objects rely on it: if any, each call invalidates everything
 

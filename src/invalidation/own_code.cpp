@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #if defined(__x86_64__)
-// The linker makes these symbols of a section's name. Hidden: each program and library that links this code has its
+// The linker derives these symbols from a section's name. Hidden: each program and library that links this code has its
 // own.
 extern "C" {
 [[gnu::visibility("hidden")]] extern const char __start_pinfold_system_calls[];  // NOLINT(bugprone-reserved-identifier)
@@ -47,7 +47,7 @@ long own_system_call(long /*number*/, unsigned long /*a*/, unsigned long /*b*/, 
 }
 #endif
 
-// Notes a range of own code. A range that finds no room counts as foreign code: then less is kept.
+// Notes a range of own code. A range without a free slot counts as foreign code: the cache then keeps less.
 void note_own_code(const range& made) noexcept {
   PINFOLD_ASSERT(made.begin < made.end, "own code has a byte at least");
   for (auto& one : noted) {

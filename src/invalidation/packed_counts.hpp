@@ -12,8 +12,8 @@
 namespace pinfold::invalidation {
 
 /// As many counters of `Bits` bits as fit in a `Word`, changed together by one compare-and-swap. A counter whose bits
-/// are all 1 stays so. `which` selects counters: a word with all their bits set. Any thread; zero bytes are zero
-/// counts.
+/// are all 1 never changes again. `which` selects counters: a word with all their bits set. Any thread; zero bytes are
+/// zero counts.
 template <std::unsigned_integral Word, unsigned Bits>
 class packed_counts {
  public:
@@ -22,7 +22,7 @@ class packed_counts {
     change([which](Word now) { return static_cast<Word>(now + (which & ones & ~full(now))); });
   }
 
-  /// Also for selected counters that are 0 already: they stay 0.
+  /// Selected counters that are 0 stay 0.
   void remove(Word which) noexcept {
     PINFOLD_ASSERT(are_whole(which), "the bits of a counter are selected together");
     change([which](Word now) {
@@ -30,7 +30,7 @@ class packed_counts {
     });
   }
 
-  /// Whether a selected counter is not 0.
+  /// Returns whether a selected counter is not 0.
   [[nodiscard]] bool any(Word which) const noexcept { return (word_.load(std::memory_order_relaxed) & which) != 0; }
 
  private:

@@ -9,8 +9,8 @@ namespace pinfold::invalidation {
 
 namespace {
 
-/// Calls `each(unit, part)` for each unit of 2^`shift` bytes that the range touches; `part` is what the range has of
-/// the unit.
+/// Calls `each(unit, part)` for each unit of 2^`shift` bytes that the range touches; `part` is the range's part of the
+/// unit.
 template <class F>
 void for_each_unit(const range& memory, unsigned shift, F&& each) noexcept {
   for (auto at = memory.begin; at < memory.end;) {
@@ -28,7 +28,7 @@ bool is_within(const range& memory, unsigned shift) noexcept {
   return memory.begin >> shift == (memory.end - 1) >> shift;
 }
 
-// Selects the counts of the pages that the range has of its granule.
+// Selects the counts of the range's pages in its granule.
 std::uint64_t pages_of(const range& in_granule) noexcept {
   constexpr unsigned page_shift = 12;
   PINFOLD_ASSERT((in_granule.begin ^ (in_granule.end - 1)) >> (page_shift + 4) == 0,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which memory any cache has registered: memory that is unmapped all day long, and was never registered, costs a few
-/// loads and disturbs no cache.
+/// Counts of the memory that any cache has registered. An unmap of memory that was never registered costs a few loads,
+/// and reaches no cache.
 #pragma once
 
 #include "invalidation/packed_counts.hpp"
@@ -15,21 +15,21 @@
 
 namespace pinfold::invalidation {
 
-/// Counts registrations, exactly by pages of 4 KiB: memory beside registered memory does not touch it. A count is kept
+/// Counts registrations, exact to pages of 4 KiB: memory next to registered memory does not touch it. A count is kept
 /// at the largest unit that a registration covers as a whole (4 GiB, 16 MiB, 64 KiB, a page), so that `add` costs at
-/// most a thousand increments whatever the size (5 us), and one or two for a page. Counts that are full stay full:
-/// those of a page at 15, of larger units at 255. One for the process; a child of fork(2) finds it empty.
+/// most a thousand increments whatever the size (5 us), and one or two for a page. Full counts stay full: those of a
+/// page at 15, of larger units at 255. The process has one filter; a child of fork(2) finds it empty.
 ///
-/// Any thread may call any member; a signal handler may call `touches`. `touches` sees memory that was added before its
-/// caller could know of that memory. For memory that is added at the same time either answer is right.
+/// Any thread may call any member; a signal handler may call `touches`, which sees memory that was added before its
+/// caller could know of that memory. For memory that is added concurrently, either result is correct.
 class registered_filter {
  public:
-  /// Returns this process's counts. Throws `std::bad_alloc` when there is no memory for them.
+  /// Returns this process's counts. Throws `std::bad_alloc`.
   [[nodiscard]] static registered_filter& here();
   /// Returns null before the first call of `here`.
   [[nodiscard]] static registered_filter* if_there() noexcept { return made.load(std::memory_order_acquire); }
 
-  /// Allocates the counters that `add` needs. Returns false when there is no memory for them.
+  /// Allocates the counters that `add` needs. Returns false if there is no memory.
   [[nodiscard]] bool prepare(const range& memory) noexcept {
     if (memory.empty()) return true;
     const auto first = memory.begin >> part_shift;
@@ -37,7 +37,7 @@ class registered_filter {
     return has_part(first) && (last == first || has_part(last));
   }
 
-  // Called once for each registration, after `prepare`, with the same range for both.
+  // Called once for each registration, after `prepare` with the same range.
   void add(const range& memory) noexcept {
     if (auto* const counts = counts_of_granule(memory)) return counts->add(whole);
     add_by_units(memory);
@@ -47,7 +47,7 @@ class registered_filter {
     remove_by_units(memory);
   }
 
-  /// Whether registered memory lies in the pages of the range.
+  /// Returns whether registered memory lies in the pages of the range.
   [[nodiscard]] bool touches(const range& memory) const noexcept;
 
  private:
@@ -57,26 +57,26 @@ class registered_filter {
   static constexpr unsigned address_bits = 47;
   static constexpr std::size_t part_count = std::size_t{1} << (address_bits - part_shift);
 
-  static constexpr std::uint16_t whole = 0xff;     // of a unit's two counts: registrations that cover all of it
-  static constexpr std::uint16_t partly = 0xff00;  // and those that cover some of its pages
+  static constexpr std::uint16_t whole = 0xff;     // of a unit's two counts: registrations that cover the whole unit
+  static constexpr std::uint16_t partly = 0xff00;  // registrations that cover some of its pages
 
   using unit_counts = packed_counts<std::uint16_t, 8>;
   using page_counts = packed_counts<std::uint64_t, 4>;  // of the 16 pages of a granule
 
-  /// The counters of 4 GiB. The kernel allocates only their used pages.
+  /// The counters of 4 GiB. The kernel allocates only the pages in use.
   struct part {
     std::array<unit_counts, std::size_t{1} << (part_shift - chunk_shift)> chunks;
     std::array<unit_counts, std::size_t{1} << (part_shift - granule_shift)> granules;
     std::array<page_counts, std::size_t{1} << (part_shift - granule_shift)> pages;
   };
 
-  /// 4 GiB of the address space. In one cache line, as every unmap reads both.
+  /// 4 GiB of the address space. Both members are in one cache line, as every unmap reads both.
   struct alignas(16) part_slot {
     std::atomic<part*> in{nullptr};
     unit_counts whole;
   };
 
-  // Returns the range's counts if it is one granule as a whole, as buffers often are, else null.
+  // Returns the range's counts if the range is one whole granule, as buffers often are, else null.
   [[nodiscard]] unit_counts* counts_of_granule(const range& memory) noexcept {
     constexpr std::uintptr_t granule = std::uintptr_t{1} << granule_shift;
     const auto number = memory.begin >> part_shift;
@@ -86,7 +86,7 @@ class registered_filter {
   }
   void add_by_units(const range& memory) noexcept;
   void remove_by_units(const range& memory) noexcept;
-  // Returns the counters around the range if it lies in one granule, else null.
+  // Returns the counters for the range if it lies in one granule, else null.
   [[nodiscard]] part* part_of_granule(const range& memory) const noexcept;
   template <class F>
   void for_each_count(const range& memory, F&& each) noexcept;
