@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The table that describes this copy of the library to a reader of the process's memory: a debugger, another process,
-/// or a signal handler. `docs/operate/dump.md` says how a reader finds and reads it.
+/// or a signal handler. `docs/operate/dump.md` describes how a reader finds and reads it.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,10 @@
 namespace pinfold::debugging {
 
 /// The offset of a field, or a number, as the table states them. A reader takes them from the table, never from a
-/// header: it may be of another release than the process.
+/// header, which may be of another release than the process.
 using number = std::uint32_t;
 
-/// Places and sizes in pages of records, their records and their entries. Readers know the order of these fields: a
+/// Places and sizes in pages of records, their records and their entries. Readers rely on the order of these fields: a
 /// release that changes it has another `table::version`.
 struct record_layout {
   number page_bytes;   ///< of a page, which is aligned to that
@@ -34,7 +34,7 @@ struct record_layout {
   number revoked;  ///< bit of the record's word: the cache was destroyed under its leases
 };
 
-/// The same of a ledger, which has a thread's pins and counts of hits.
+/// The same for a ledger, which has a thread's pins and counts of hits.
 struct ledger_layout {
   const void* first;  ///< points to the first ledger
   number next;
@@ -46,16 +46,16 @@ struct ledger_layout {
 
 /// One shard of a cache: addresses of its parts.
 struct shard {
-  const void* control;   ///< what `page_owner` of its pages points to
+  const void* control;   ///< the value of `page_owner` in its pages
   const void* pages;     ///< points to the first page
   const void* counters;  ///< words of 64 bits, named by `table::counters`
   const void* bytes;     ///< the registered bytes, a word
   const void* count;     ///< the registered entries, a word
   const void* history;   ///< words: 0, or a hash above the reason (`core::miss_reason`) in 3 bits
-  const void* mutex;     ///< a word of 32 bits: 0 when it is free
+  const void* mutex;     ///< a word of 32 bits: 0 if it is free
 };
 
-/// What a cache tells about itself. It changes only while `cache::changes` is odd.
+/// A cache's description of itself. It changes only while `cache::changes` is odd.
 struct facts {
   const void* engine = nullptr;
   const std::atomic<std::uint64_t>* process_now = nullptr;  ///< differs from `process` in a child of fork(2)
@@ -74,14 +74,14 @@ struct facts {
   std::uint8_t monitor = 0;  ///< `monitor_choice`
   std::uint8_t strict = 0;
   std::uint8_t reaper = 0;
-  char name[64] = {};  ///< cut off where it is longer
+  char name[64] = {};  ///< cut off if longer
   char registrar[32] = {};
 };
 
-/// One cache. Its memory is never given back, but used again for another cache.
+/// One cache. Its memory is never freed, only reused for another cache.
 struct cache {
   cache* next = nullptr;                  ///< in the list of all, which only grows
-  std::atomic<std::uint64_t> changes{1};  ///< odd while it is unused
+  std::atomic<std::uint64_t> changes{1};  ///< odd while unused
   facts about{};
   std::atomic<std::uint32_t> ended{0};  ///< the cache was destroyed, and leases keep the engine
   std::atomic<std::uint32_t> taken{1};  ///< for those that list caches

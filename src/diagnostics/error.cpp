@@ -23,8 +23,8 @@ struct cuda_name {
   const char* name;
 };
 
-// The codes that pinfold's calls can meet. The driver has the names of all codes, but a process that prints may have no
-// driver.
+// The codes that pinfold's calls can return. The driver has the names of all codes, but a process that prints may have
+// no driver.
 constexpr std::array cuda_names{
     cuda_name{1, "CUDA_ERROR_INVALID_VALUE"},
     cuda_name{2, "CUDA_ERROR_OUT_OF_MEMORY"},
@@ -56,7 +56,8 @@ std::string cuda_text(std::int32_t code) {
   return known == cuda_names.end() ? number : number + ": " + known->name;
 }
 
-// The codes from FI_ERRNO_OFFSET up that a registration can meet. Codes below that are the system's, under other names.
+// The codes from FI_ERRNO_OFFSET up that a registration can return. Codes below that are the system's, under other
+// names.
 constexpr int first_of_libfabric = 256;
 constexpr std::array libfabric_names{
     std::pair{256, "FI_EOTHER"},  std::pair{258, "FI_EOPBADSTATE"}, std::pair{260, "FI_EBADFLAGS"},

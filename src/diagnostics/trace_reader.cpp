@@ -22,7 +22,7 @@ constexpr std::string_view cache_word = "cache ";
 constexpr std::string_view comment_mark = "# ";
 constexpr std::string_view cut_word = "cut";
 constexpr std::size_t most_fields = 7;
-constexpr std::size_t longest_line = 65536;  // a file may be endless, and have no line
+constexpr std::size_t longest_line = 65536;  // a file may be endless, without a line
 
 tl::unexpected<error> wrong(const char* message) noexcept { return fail(errc::invalid_argument, message); }
 
@@ -42,7 +42,7 @@ std::optional<range> range_in(std::string_view begin, std::string_view bytes) no
   return whole ? std::optional(*whole) : std::nullopt;
 }
 
-/// A parser of the lines of a trace.
+/// Parses the lines of a trace.
 class trace_parser {
  public:
   trace_parser(const request_visitor& take, const comment_visitor& see) : take_(take), see_(see) {}
@@ -68,7 +68,7 @@ class trace_parser {
   [[nodiscard]] std::vector<std::string> take_names() noexcept { return std::move(names_); }
 
  private:
-  // Adds a cache. A line that comes again is from another process that got the same process id.
+  // Adds a cache. A repeated line is of another process that got the same process id.
   result<void> add_cache(std::string_view rest) {
     const auto called = rest.substr(0, rest.find(' '));
     if (called.empty()) return wrong("expected 'cache', the cache's identifier, and its name");

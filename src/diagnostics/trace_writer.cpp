@@ -46,7 +46,7 @@ void flush_all() {
     if (const auto one = weak.lock()) static_cast<void>(one->flush());
 }
 
-// Never freed: caches in static storage may end after everything else.
+// Never freed: caches in static storage may be destroyed last.
 writers_at_exit& writers_here() {
   auto* known = known_writers.load(std::memory_order_seq_cst);
   while (known == nullptr || known->process != os::this_process()) {
@@ -99,7 +99,7 @@ void add_to(std::string& buffer, std::string_view line) {
 
 std::string limit_text(std::size_t limit) { return limit == unlimited ? "unlimited" : std::to_string(limit); }
 
-// Containers that write to one file have equal process ids. The namespace of the host needs no mark.
+// Containers that write to one file may have equal process ids. The namespace of the host needs no mark.
 std::string namespace_text() {
   constexpr ino_t of_the_host = 0xEFFFFFFC;  // PROC_PID_INIT_INO of Linux
   struct stat seen{};
@@ -205,8 +205,8 @@ void trace_writer::append(std::string_view line) {
   add_to(buffer_, line);
 }
 
-// Writes whole lines in one call, so that they do not mix with those of other processes. A program that closed the
-// descriptor may have another file of that number.
+// Writes whole lines in one call, so that they do not mix with those of other processes. If the program closed the
+// descriptor, the number may be another file's.
 void trace_writer::write_out() noexcept {
   const no_cancellation whole;
   written_ = clock::now();

@@ -32,8 +32,8 @@ inline constexpr std::string_view trace_heading = "# pinfold trace 1";
 /// of the parent may have had it.
 class trace_writer {
  public:
-  /// Takes over the file, which must be open for appending. If the file cannot be written any more, because the program
-  /// closed its descriptor, too, a message on standard error names `name`; an empty name means no message.
+  /// Takes over the file, which must be open for appending. If the file can no longer be written, for example because
+  /// the program closed its descriptor, a message on standard error names `name`; no message if `name` is empty.
   trace_writer(os::file file, std::string name);
   ~trace_writer();
   trace_writer(const trace_writer&) = delete;
@@ -42,8 +42,8 @@ class trace_writer {
   /// Makes an exiting process flush `one`.
   static void flush_at_exit(const std::shared_ptr<trace_writer>& one);
 
-  /// Returns the number of a new cache. The line is written at once, so that a process without requests can be seen.
-  /// Also writes the budget of `options`, if they are known.
+  /// Returns the number of a new cache. Writes its line at once, so that a process without requests is visible. Also
+  /// writes the budget of `options`, if they are known.
   [[nodiscard]] unsigned add_cache(std::string_view name, const cache_options* options = nullptr);
   void add(unsigned cache, const event& what) noexcept;
   result<void> flush() noexcept;

@@ -34,7 +34,7 @@ namespace {
 
 using inspection::text;
 
-// Where dumps go. A handler may read an earlier one, so that none is freed.
+// A destination of dumps. Never freed, because a handler may still read an earlier one.
 struct destination {
   text<4000> directory;
   destination* earlier = nullptr;
@@ -42,7 +42,7 @@ struct destination {
 
 constinit std::atomic<destination*> where{nullptr};
 constinit os::mutex installing;
-struct sigaction earlier_actions[NSIG];  // of signals with `installed`
+struct sigaction earlier_actions[NSIG];  // valid where `installed`
 constinit std::array<std::atomic<bool>, NSIG> installed{};
 constinit std::array<std::atomic<bool>, NSIG> called_once{};  // the earlier handler, if it is for one signal
 constinit std::atomic<std::uint64_t> dumping_process{0};      // 0: none. A child of fork(2) may find its parent here
@@ -92,7 +92,7 @@ void dump_now(int signal) noexcept {
   dumping_process.store(0, std::memory_order_release);
 }
 
-// Signals that say that the process did something wrong: they end it, after a dump too.
+// Returns whether the signal reports a fault of the process: such a signal ends the process, after the dump.
 bool ends_process(int signal) noexcept {
   switch (signal) {
     case SIGABRT:
@@ -155,7 +155,7 @@ result<void> install(int signal, earlier_handler earlier) noexcept PINFOLD_REQUI
   if (is_own(now)) return {};
   if (is_handler(now) && earlier == earlier_handler::refuse)
     return fail(errc::in_use_conflict, "the signal has a handler already");
-  if (installed[static_cast<std::size_t>(signal)].load(std::memory_order_relaxed))  // it may call this one
+  if (installed[static_cast<std::size_t>(signal)].load(std::memory_order_relaxed))  // the other may call `handle`
     return fail(errc::in_use_conflict, "the handler that dumps was replaced by another one");
   earlier_actions[signal] = now;
   struct sigaction own{};
@@ -171,7 +171,7 @@ struct named {
   const char* name;
   int number;
 };
-// Without those that cannot be handled, or that programs cannot do without.
+// Excludes signals that cannot be handled, and those that programs cannot do without.
 constexpr named names[] = {
     {"HUP", SIGHUP},   {"INT", SIGINT},   {"QUIT", SIGQUIT}, {"ILL", SIGILL},       {"TRAP", SIGTRAP},
     {"ABRT", SIGABRT}, {"BUS", SIGBUS},   {"FPE", SIGFPE},   {"USR1", SIGUSR1},     {"SEGV", SIGSEGV},
@@ -200,7 +200,7 @@ result<void> dump_on_signal(int signal, std::string_view directory, earlier_hand
   const detail::no_cancellation guard;
   if (signal <= 0 || signal >= NSIG) return fail(errc::invalid_argument, "there is no such signal");
   std::array<char, 4001> here{};
-  if (!directory.empty() && directory.front() != '/') {  // a later chdir(2) changes nothing
+  if (!directory.empty() && directory.front() != '/') {  // a later chdir(2) has no effect
     if (::getcwd(here.data(), here.size() - 1) == nullptr)
       return tl::unexpected<error>(
           {errc::driver_error, native_kind::posix, errno, "the working directory has no name"});

@@ -40,6 +40,7 @@ std::uint32_t ticks_now(std::uint32_t ticks_per_second) noexcept {
   return static_cast<std::uint32_t>(now.tv_sec * ticks_per_second + now.tv_nsec * ticks_per_second / second);
 }
 
+/// Collects the caches of one copy of the library.
 class collector final : public inspection::visitor {
  public:
   collector(process_dump& to, const inspection::threads& threads, std::string release)

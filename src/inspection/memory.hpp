@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Copies of a process's memory that no address, however wrong, can make fault.
+/// Copies a process's memory. No address, however wrong, causes a fault.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,12 @@
 
 namespace pinfold::inspection {
 
-/// The memory of a process, which may be the own one, may run, and may end meanwhile. Takes no lock, allocates nothing,
-/// and meets no cancellation point: also for signal handlers. One thread at a time.
+/// The memory of a core file or of a process, which may be this one, may run, and may end meanwhile. Takes no lock,
+/// allocates nothing and has no cancellation point, so signal handlers may use it. One thread at a time.
 class memory {
  public:
-  /// Opens the memory of a process, 0: of this one. `failure` says whether that worked.
+  /// Opens the memory of a process, 0: of this one. If the main thread has ended, `process` is the id of another
+  /// thread. `failure` returns whether that worked.
   explicit memory(int process) noexcept;
   /// Owns `file`: the process's /proc/PID/mem, or another file whose bytes this reads. -1: `failure` returns `errno`.
   memory(int process, int file) noexcept : thread_(process), file_(file), failure_(file < 0 ? errno : 0) {}
@@ -24,10 +25,10 @@ class memory {
   memory(const memory&) = delete;
   memory& operator=(const memory&) = delete;
 
-  /// Returns the `errno` of opening it, or 0.
+  /// Returns the `errno` of the failed open, or 0.
   [[nodiscard]] int failure() const noexcept { return failure_; }
 
-  /// Copies `bytes` bytes. Returns false, with part of them copied, if they cannot be read, or `limit` is reached.
+  /// Returns false, with part of the bytes copied, if they cannot be read or `limit` is reached.
   [[nodiscard]] bool read(std::uintptr_t from, void* into, std::size_t bytes) noexcept;
   template <class T>
   [[nodiscard]] bool read(std::uintptr_t from, T& into) noexcept {

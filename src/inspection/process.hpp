@@ -9,8 +9,7 @@
 
 namespace pinfold::inspection {
 
-/// The threads of a process. If it has a namespace of its own, their ids are those in that namespace, as the threads
-/// themselves know them.
+/// The threads of a process, with their ids in the process's own PID namespace, as the threads themselves know them.
 struct threads {
   std::unordered_set<std::int32_t> ids;
   bool all_stopped = false;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t most_notes = 65536;  // bytes of one segment
 
-// Returns the address of a mapping that may begin with an ELF header: readable, and from the first byte of a file on.
+// Returns the address of a mapping that may begin with an ELF header: readable, and mapped from offset 0 of a file.
 std::optional<std::uintptr_t> begin_of_file(const std::string& line) {
   unsigned long begin = 0;
   unsigned long end = 0;
@@ -30,7 +30,7 @@ std::optional<std::uintptr_t> begin_of_file(const std::string& line) {
 }
 
 struct image {
-  std::uintptr_t bias = 0;  ///< what is added to addresses of the file
+  std::uintptr_t bias = 0;  ///< added to addresses in the file
   std::vector<Elf64_Phdr> segments;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Text that a signal handler may make.
+/// Text that a signal handler may format.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,11 @@
 
 namespace pinfold::inspection {
 
-/// A number to be written with hexadecimal digits.
 struct hex {
   std::uint64_t value;
 };
 
-/// A text of at most `N` bytes; what does not fit is cut off. Allocates nothing.
+/// A text of at most `N` bytes; the rest is cut off. Allocates nothing.
 template <std::size_t N>
 class text {
  public:

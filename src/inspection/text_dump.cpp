@@ -108,7 +108,7 @@ void text_dump::entry(const seen_entry& found) noexcept {
   const bool opening = state == entry_state::opening;
   const auto passed = static_cast<std::int32_t>(now_in(ticks_per_second_) - found.opened_at);
   const auto age_ms = opening ? 0 : std::int64_t{std::max(passed, 0)} * 1000 / ticks_per_second_;
-  // Signal 0 is sent to no thread: the kernel only says whether there is one.
+  // Signal 0 is not delivered: the kernel only checks whether the thread exists.
   const bool lives = ::syscall(SYS_tgkill, process_, found.owner, 0) == 0;
   out_ << "entry " << hex{found.begin} << '-' << hex{found.end} << " bytes=" << found.bytes
        << " state=" << name_of(state) << " access=" << access_letters(found.access, letters)
@@ -124,12 +124,11 @@ void text_dump::end(bool complete) noexcept {
   out_ << "cache_end complete=" << (complete ? 1 : 0) << '\n';
 }
 
-// Makes room.
 void text_dump::begin_line() noexcept {
   if (out_.room() < longest_line) flush();
 }
 
-// In quotes, with what could be taken for the end of the name or the line replaced.
+// Adds the name in quotes. Replaces characters that could end the name or the line.
 void text_dump::add_name(std::string_view key, std::string_view name) noexcept {
   out_ << key << "=\"";
   for (const char one : name) out_ << (one < ' ' || one == '"' || one == '\\' || one == '\x7f' ? '?' : one);

@@ -10,15 +10,15 @@
 
 namespace pinfold::inspection {
 
-/// Returns the rights as letters: `r` and `w` for the device on behalf of this process, `R`, `W` and `A` (atomic) for
+/// Returns the access as letters: `r` and `w` for the device on behalf of this process, `R`, `W` and `A` (atomic) for
 /// peers; `-` for none.
 [[nodiscard]] std::string_view access_letters(std::uint8_t access, text<8>& into) noexcept;
 
-/// A dump to a descriptor. For signal handlers: takes no lock, allocates nothing, meets no cancellation point. It is
-/// large: signal stacks are small. One thread at a time.
+/// Writes a dump to a descriptor. For signal handlers: takes no lock, allocates nothing, has no cancellation point. Too
+/// large for signal stacks. One thread at a time.
 class text_dump final : public visitor {
  public:
-  /// Writes what the table describes.
+  /// Writes the caches of `table`.
   void write(int to, std::uintptr_t table, int signal) noexcept;
 
   void cache(const seen_cache& found) noexcept override;

@@ -17,7 +17,7 @@ bool fits(debugging::number offset, std::size_t bytes, std::size_t into) noexcep
 
 }  // namespace
 
-// Brent: a mark that moves on at powers of two, which a circle comes back to.
+// Brent's cycle detection: the mark moves at powers of two, and a cyclic list comes back to it.
 template <class F>
 bool walk::follow(std::uintptr_t first, std::uint64_t next, F&& each) noexcept {
   std::uintptr_t mark = 0;
@@ -74,7 +74,7 @@ walk::outcome walk::read_table(std::uintptr_t at) noexcept {
   return is_sensible() ? outcome::done : outcome::not_a_table;
 }
 
-// Up to the end of the text, which may be the end of what is mapped.
+// Reads up to the end of the text, which may be the end of the mapped memory.
 void walk::read_names(std::uintptr_t at) noexcept {
   auto& names = cache_.counter_names;
   names.fill('\0');
@@ -161,7 +161,7 @@ bool walk::add_shard(const debugging::shard& part) noexcept {
   return true;
 }
 
-// Hits without the mutex are counted in ledgers, under the cache's number.
+// Adds the hits that were made without the mutex, which ledgers count under the cache's number.
 void walk::count_ledgers() noexcept {
   const auto number = cache_.about.cache_number;
   if (number == 0 || number >= ledgers_.cache_count) return;
@@ -247,7 +247,7 @@ void walk::add_pins(std::uintptr_t page) noexcept {
   }));
 }
 
-// The cells first: a pin moves from a cell to a slot.
+// Reads the cells first: a pin moves from a cell to a slot.
 void walk::add_pins_of(std::uintptr_t ledger, std::uintptr_t page) noexcept {
   for_each_word(ledger + ledgers_.cells, ledgers_.cell_count, [&](std::uint64_t word) { add_pin(word, page, 1); });
   const auto mask = (std::uint64_t{1} << ledgers_.slot_shift) - 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Goes over the caches and entries that a table describes, in memory that may change or be damaged.
+/// Walks over the caches and entries that a table describes, in memory that may change or be damaged.
 #pragma once
 
 #include "debugging/table.hpp"
@@ -45,13 +45,13 @@ struct seen_cache {
 
   debugging::facts about;
   bool ended = false;
-  bool of_parent = false;  ///< the process is a child of the one that made the cache
+  bool of_parent = false;  ///< the process is a child of the one that created the cache
   std::uint32_t ticks_per_second = 1;
   std::uint32_t locked_shards = 0;
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
   std::array<std::uint64_t, 8> closed{};   ///< remembered closes, by `core::miss_reason`
-  std::array<char, 1024> counter_names{};  ///< with blanks between
+  std::array<char, 1024> counter_names{};  ///< separated by blanks
   std::array<std::uint64_t, most_counters> counters{};
 
   /// Calls `each(name, value)`.
@@ -80,17 +80,18 @@ class visitor {
   ~visitor() = default;
 };
 
-/// A walk over the caches of one table, and the memory that it needs: signal stacks are small.
+/// A walk over the caches of one table, and its buffers, because signal stacks are small.
 class walk {
  public:
   enum class outcome : std::uint8_t {
     done,
-    not_a_table,    ///< there is none at that address
+    not_a_table,    ///< no table at that address
     other_version,  ///< the table is of a release that this one cannot read
-    unfinished,     ///< part of the list of caches could not be read, or the limit of reads was reached
+    unfinished,     ///< part of the list of caches could not be read, or the limit of `from` was reached
   };
 
-  /// Visits everything. Bounded in time by the limit of `from`, whatever is in the memory. One thread at a time.
+  /// Visits everything, whatever is in the memory. The limit of `from` bounds the time and what the visitor receives:
+  /// an entry counts as a step. One thread at a time.
   [[nodiscard]] outcome over(memory& from, std::uintptr_t table, visitor& to) noexcept;
 
  private:

@@ -33,7 +33,7 @@ void print_once(const error& why) {
       [&] { return std::fprintf(stderr, "pinfold: no statistics page in %s: %s\n", folder.c_str(), text.c_str()); });
 }
 
-// Takes the place of the fastest of the slowest calls. Two threads at once may lose one of theirs.
+// Replaces the fastest of the recorded slow calls. Two threads at once may lose one of their calls.
 void keep_if_slow(std::array<slow_call, most_slow_calls>& all, const range& where, std::uint64_t took) noexcept {
   slow_call* fastest = &all[0];
   for (auto& one : all)

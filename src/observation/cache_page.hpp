@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What one cache writes on its process's page.
+/// The part of its process's page that one cache writes.
 #pragma once
 
 #include "observation/page.hpp"
@@ -27,14 +27,14 @@ struct cache_description {
   bool serial;
 };
 
-/// A cache's slot. Where all slots of the page are in use, it only counts that. All members but `start` and `stop` are
-/// for any thread, take no lock, and allocate nothing.
+/// A cache's slot. If all slots of the page are in use, it only counts the cache. All members but `start` and `stop`
+/// are callable on any thread, take no lock, and allocate nothing.
 class cache_page {
  public:
   using nanoseconds = std::chrono::nanoseconds;
 
   /// Makes the process's page if there is none. If that fails, prints a line on standard error and returns null: the
-  /// cache works as well without. Throws `std::bad_alloc`.
+  /// cache works without. Throws `std::bad_alloc`.
   [[nodiscard]] static std::unique_ptr<cache_page> make(const cache_description& of);
   ~cache_page();
   cache_page(const cache_page&) = delete;
@@ -60,7 +60,7 @@ class cache_page {
               const range& where, nanoseconds took) noexcept;
 
   page& page_;
-  cache_slot* const slot_;  // null if there was none
+  cache_slot* const slot_;  // null if no slot was free
   const std::uint32_t number_;
   bool listed_ = false;
 };

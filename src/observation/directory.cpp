@@ -23,8 +23,6 @@ namespace pinfold::observation {
 
 namespace {
 
-// A page's file is named PID.START_TIME.NAMESPACE.COPY: containers that share the folder may have equal PIDs that
-// started in the same tick, and a process may have several copies of the library.
 std::optional<std::int32_t> pid_of(std::string_view name) noexcept {
   const auto pid = first_of_numbers(name, "...");
   const bool good = pid && *pid > 0 && *pid <= INT32_MAX;
@@ -40,7 +38,7 @@ std::string working_directory() {
   return ::getcwd(name.data(), name.size()) != nullptr ? name.data() : ".";
 }
 
-// A chdir(2) between two uses makes no second folder.
+// Makes the path absolute, so that a chdir(2) between two uses does not lead to a second folder.
 std::string absolute(std::string folder) {
   if (folder.front() == '/') return folder;
   static const std::string first = working_directory();

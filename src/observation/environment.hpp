@@ -5,8 +5,8 @@
 
 namespace pinfold::observation {
 
-/// Returns whether every cache of the process is to publish its statistics. Prints a line on standard error, once, for
-/// a value that is neither `on` nor `off`.
+/// Returns whether every cache of the process publishes its statistics. Prints a line on standard error, once, for a
+/// value that is neither `on` nor `off`.
 [[nodiscard]] bool wanted_by_environment() noexcept;
 
 }  // namespace pinfold::observation

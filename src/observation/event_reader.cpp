@@ -38,7 +38,7 @@ struct event_reader::state {
     const auto number = number_plus_1 - 1U;
     auto got = from.read(layout.stacks_from + number % layout.stacks * layout.stack_bytes, found);
     if (!got) return tl::unexpected(got.error());
-    if (static_cast<std::uint32_t>(found.mark) != number_plus_1) return frames;  // a later one took its place
+    if (static_cast<std::uint32_t>(found.mark) != number_plus_1) return frames;  // a later stack has replaced it
     frames.assign(found.frames.begin(), found.frames.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(
                                                                    found.depth, deepest_stack)));
     return frames;
@@ -65,15 +65,15 @@ result<event_reader> event_reader::open(const std::string& path, bool from_oldes
   return event_reader(std::move(made));
 }
 
-// An event is not there yet if its writer is between two steps. It is waited for in later calls, until the ring has
-// gone half its length beyond.
+// Stops at an event that its writer has not finished. Later calls wait for the event, until the ring has advanced by
+// half its length.
 result<std::vector<page_event>> event_reader::read() {
   const detail::no_cancellation guard;
   std::vector<page_event> found;
   const auto written = state_->written();
   if (!written) return tl::unexpected(written.error());
   auto& next = state_->next;
-  if (*written < next) next = *written;  // a page that goes backwards is damaged: begin anew
+  if (*written < next) next = *written;  // a counter that decreases is damaged: start again from it
   const std::uint64_t ring = state_->layout.events;
   if (*written - next > ring) {
     state_->lost += *written - next - ring;

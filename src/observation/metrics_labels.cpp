@@ -11,7 +11,7 @@ namespace pinfold::observation {
 
 namespace {
 
-// Two pages may have the same name in two folders, or a damaged page two caches with one number.
+// Returns a label not yet taken: pages in two folders may have one name, and two caches of a damaged page one number.
 std::string unlike(std::set<std::string>& taken, const std::string& wanted) {
   auto text = wanted;
   for (std::size_t again = 2; !taken.insert(text).second; ++again) text = wanted + "#" + std::to_string(again);

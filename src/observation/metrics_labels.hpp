@@ -19,12 +19,12 @@ struct labelled_cache {
 struct labelled_process {
   const process_snapshot* process;
   std::string labels;
-  std::vector<labelled_cache> caches;  ///< none of a process that ended
+  std::vector<labelled_cache> caches;  ///< empty for a process that ended
 };
 
 using processes = std::vector<labelled_process>;
 
-/// Returns the snapshots with labels of which no two are the same, whatever the snapshots say. They refer to `of`.
+/// Returns the snapshots with distinct labels, whatever the snapshots contain. They refer to `of`.
 [[nodiscard]] processes label_all(std::span<const process_snapshot> of);
 
 }  // namespace pinfold::observation

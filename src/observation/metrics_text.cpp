@@ -12,7 +12,7 @@ namespace {
 
 constexpr double ns_per_second = 1e9;
 
-// No locale has a say in it.
+// Formats a number independently of the locale.
 std::string number(double value) {
   if (std::isinf(value)) return "+Inf";
   std::array<char, 32> buffer{};
@@ -22,12 +22,12 @@ std::string number(double value) {
   return text;
 }
 
-// The counters of a page may be anything.
+// Saturates: the counters of a page may have any value.
 std::uint64_t sum_of(std::uint64_t one, std::uint64_t other) noexcept {
   return one > UINT64_MAX - other ? UINT64_MAX : one + other;
 }
 
-// Each count of events fills a bucket of its own, or one with all up to the next power of two.
+// Each count fills a bucket of its own, or shares one with all counts up to the next power of two.
 double limit_of(std::size_t bucket, const bucket_choice& of) noexcept {
   const auto limit = static_cast<double>(limit_of_bucket(bucket));
   return of.counts ? limit / 128 - 1 : limit / ns_per_second;

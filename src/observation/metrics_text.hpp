@@ -14,7 +14,7 @@ namespace pinfold::observation {
 
 enum class family_type : std::uint8_t { counter, gauge, histogram, info };
 
-/// What stands above the samples of one name.
+/// The heading of the samples of one name.
 struct family {
   std::string name;  ///< without `_total` and `_info`; ends with the unit
   family_type type;
@@ -22,7 +22,7 @@ struct family {
   const char* help;
 };
 
-/// How the values of a histogram's buckets become limits.
+/// Maps the buckets of a histogram to limits.
 struct bucket_choice {
   std::size_t first;  ///< bucket whose limit is the first `le`
   std::size_t last;
@@ -30,23 +30,21 @@ struct bucket_choice {
   bool counts;  ///< the values are counts times 128, else nanoseconds
 };
 
-/// Returns `name="value"`, with the value escaped: nothing in it ends the label or the line, and what is not printable
-/// ASCII becomes '?'.
+/// Returns `name="value"`, with the value escaped: no character of it ends the label or the line, and characters other
+/// than printable ASCII become '?'.
 [[nodiscard]] std::string label(std::string_view name, std::string_view value);
 
-/// The text so far. A family's heading is written with its first sample, so that none is without samples.
+/// The text so far. Writes a family's heading with its first sample, so that no family is empty.
 class metrics_text {
  public:
   explicit metrics_text(metrics_format as) : as_(as) {}
 
-  /// Begins a family. All its samples come before the next family.
+  /// Begins a family. All its samples must come before the next family.
   void begin(family next);
-  /// Add a sample with these labels.
   void add(std::string_view labels, std::uint64_t value);
   void add(std::string_view labels, double value);
   /// Adds the samples of a distribution: cumulative buckets, sum and count.
   void add(std::string_view labels, const histogram& values, const bucket_choice& buckets);
-  /// Ends the text, and returns it.
   [[nodiscard]] std::string end();
 
  private:

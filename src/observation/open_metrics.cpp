@@ -19,7 +19,7 @@ namespace pinfold::observation {
 
 namespace {
 
-// The names of the page's gauges say that they are of now; a metric's name ends with its unit.
+// The page's gauges have names for the present value; a metric's name ends with its unit.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> renamed{{{"waited", "waited_seconds"},
                                                                                 {"bytes_now", "used_bytes"},
                                                                                 {"entries_now", "used_entries"},
@@ -28,7 +28,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> renamed{{
 constexpr std::string_view reason_prefix = "misses_";
 constexpr std::array<const char*, size_classes> class_names{"4KiB", "64KiB", "1MiB", "16MiB", "256MiB", "4GiB", "more"};
 
-// Below the first limit and above the last, a call's time makes no difference: fewer series for each cache.
+// Times below the first limit and above the last are not distinguished, for fewer series a cache.
 constexpr bucket_choice call_times{3, 29, 1, false};  // 1 us to 69 s, in powers of two
 constexpr bucket_choice ages{14, 38, 2, false};       // 2 ms to 9.8 h, in powers of four
 constexpr bucket_choice hit_counts{0, 20, 2, true};   // 0 to a million, in powers of four

@@ -32,10 +32,11 @@ struct process_wide {
 };
 std::atomic<process_wide*> of_process{nullptr};
 
-// Where leak checkers find the pages: they do not look into `process_wide`. A child of fork(2) has its parent's, too.
+// Keeps the pages reachable for leak checkers, which do not read `process_wide`. A child of fork(2) inherits its
+// parent's.
 std::atomic<page*> last_made{nullptr};
 
-// When the library is unloaded, and when the program exits.
+// Runs when the library is unloaded, and when the program exits.
 [[gnu::destructor]] void at_end() noexcept { page::remove_file(); }
 
 constexpr std::uint64_t period_ns = 100'000'000;
@@ -79,11 +80,11 @@ void describe_process(page_header& to, const mapped_file& file) noexcept {
 
 }  // namespace
 
-// Registered when the library is loaded: a fork that waits runs only the handlers that were there when it began.
+// Registered when the library is loaded: fork(2) runs only the handlers that were registered when it began.
 const int page::forks_unwatched = ::pthread_atfork(nullptr, nullptr, in_child);
 
-// A signal handler and a driver's call may fork, and the child return into a miss that records itself on the page. The
-// child finds memory of its own there.
+// A signal handler and a driver's call may fork, and the child may return into a miss that records itself on the page.
+// The child finds memory of its own there; after _Fork(3), which runs no handlers, its parent's page.
 void page::in_child() noexcept {
   const int before = errno;
   for (const page* one = last_made.load(std::memory_order_seq_cst); one != nullptr; one = one->earlier_)
@@ -130,7 +131,7 @@ page* page::if_there() noexcept {
   return all != nullptr ? all->made.load(std::memory_order_acquire) : nullptr;
 }
 
-// The page itself stays, for threads that write to it.
+// Keeps the memory of the page, for threads that write to it.
 void page::remove_file() noexcept {
   page* const mine = if_there();
   if (mine == nullptr || os::this_process() != mine->process_) return;
@@ -138,7 +139,7 @@ void page::remove_file() noexcept {
   static_cast<void>(::unlink(mine->path_.c_str()));
 }
 
-// A slot that no cache had yet, so that readers see the last counters of those that ended; else one of these.
+// Prefers a slot that no cache had yet, so that readers see the last counters of caches that ended.
 cache_slot* page::find_slot() noexcept {
   for (std::size_t i = 0; i < most_caches; ++i) {
     source& one = sources_[i];

@@ -21,7 +21,7 @@
 
 namespace pinfold::observation {
 
-/// The part of an event that its kind and its cache do not say.
+/// The part of an event besides its kind and its cache.
 struct event_details {
   range where{};
   std::uint64_t value = 0;
@@ -29,16 +29,15 @@ struct event_details {
   std::uint32_t stack = 0;
 };
 
-/// Where the counters of a cache come from.
 struct counter_source {
   const void* self;
-  /// Returns the counters. `complete`: also those whose reading takes time with many registrations.
+  /// Returns the counters. `complete`: also those that take time to read with many registrations.
   statistics (*read)(const void* self, bool complete) noexcept;
 };
 
-/// One for each process, and for as long as it runs: made with its first cache that publishes, it is removed when the
-/// library is unloaded. A child of fork(2) has none, until it has a cache of its own that publishes. Its memory is
-/// never unmapped, because any thread may be writing an event.
+/// The page of the process, for as long as it runs: made for the first cache that publishes, removed when the library
+/// is unloaded. A child of fork(2) has none until a cache of its own publishes. Its memory is never unmapped, because
+/// any thread may be writing an event.
 class page {
  public:
   /// Returns this process's page, and makes it at the first call. Errors: `not_permitted` when the folder belongs to
@@ -47,25 +46,25 @@ class page {
   /// Returns null before `here`, and in a child.
   [[nodiscard]] static page* if_there() noexcept;
 
-  /// Gives a cache a slot: null if all are in use, or the file system has no room for one. The caller fills the names
-  /// and calls `list`.
+  /// Gives a cache a slot; null if all are in use, or the file system has no room for one. The caller fills in the
+  /// names and calls `list`.
   [[nodiscard]] cache_slot* take_slot() noexcept;
   void give_back(cache_slot* done) noexcept;
 
-  /// Counts a cache that runs and has no slot.
+  /// Counts a cache that runs without a slot.
   void count_unlisted(bool more) noexcept;
   [[nodiscard]] std::uint32_t next_number() noexcept {
     return static_cast<std::uint32_t>(last_number_.fetch_add(1, std::memory_order_seq_cst) + 1);
   }
 
   /// Publishes the counters of a cache until `unlist`, which publishes them for the last time. The thread starts with
-  /// the first one, and ends with the last. Errors: of starting the thread; then nothing is published.
+  /// the first cache, and ends with the last. Errors: of starting the thread; nothing is published then.
   [[nodiscard]] result<void> list(cache_slot& at, const counter_source& from) noexcept;
   void unlist(cache_slot& at) noexcept;
 
   /// Writes an event. Allowed on any thread and in any signal handler: takes no lock, allocates nothing.
   void add_event(event_id kind, std::uint32_t cache, const event_details& what) noexcept;
-  /// Writes that memory goes away, with the call stack if a reader asked for it.
+  /// Writes that memory goes away, with the call stack if a reader requested it.
   void add_gone(const range& where, gone_source from) noexcept;
 
   /// Removes the file, if this process made it.
@@ -78,7 +77,7 @@ class page {
     counter_source from{};
     cache_slot* to = nullptr;
     bool has_memory =
-        false;  ///< of the slot. Even a read of one without ends the process where the file system is full
+        false;  ///< of the slot. On a full file system, even reading a slot without memory ends the process
   };
 
   page(std::string path, std::byte* mapped) noexcept;
@@ -105,9 +104,9 @@ class page {
   os::mutex mutex_;
   std::array<source, most_caches> sources_ PINFOLD_GUARDED_BY(mutex_){};
   std::size_t listed_ PINFOLD_GUARDED_BY(mutex_) = 0;
-  os::mutex thread_mutex_;  // before `mutex_`: starting and ending the thread
+  os::mutex thread_mutex_;  // locked before `mutex_`: starting and ending the thread
   std::unique_ptr<os::thread> thread_ PINFOLD_GUARDED_BY(thread_mutex_);
-  os::thread* running_ = nullptr;  // for the thread itself: written before it starts
+  os::thread* running_ = nullptr;  // for the thread itself: written before the thread starts
 };
 
 }  // namespace pinfold::observation

@@ -10,7 +10,7 @@
 
 namespace pinfold::observation {
 
-// backtrace(3) loads a library in its first call, which allocates.
+// Calls backtrace(3) once, because its first call loads a library, which allocates.
 void page::prepare_stacks() noexcept {
   std::array<void*, 1> frame{};
   static_cast<void>(::backtrace(frame.data(), 1));
@@ -57,7 +57,7 @@ void page::add_gone(const range& where, gone_source from) noexcept {
 
 // Returns the number of the stack plus 1.
 std::uint32_t page::take_stack() noexcept {
-  constexpr int own_frames = 4;  // of the page and the event log; a compiler may leave out some
+  constexpr int own_frames = 4;  // of the page and the event log; a compiler may omit some
   std::array<void*, deepest_stack + own_frames> frames{};
   const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
   const auto number = add(header().stacks_written);

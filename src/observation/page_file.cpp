@@ -132,10 +132,10 @@ bool is_mapped_here(const std::string& path) {
   return maps.bad();
 }
 
-// Makes a file under a name that no other copy of the library uses, and sets that name. On failure, `errno` says why.
+// Makes a file under a name that no other copy of the library uses, and sets that name. Sets `errno` on failure.
 os::file make_file(const std::string& process, std::string& path) {
   constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-  constexpr int most_left_over = 64;  // by programs that this process was before
+  constexpr int most_left_over = 64;  // by earlier programs of this process
   static std::atomic<unsigned> last{0};
   const auto copy = std::to_string(reinterpret_cast<std::uintptr_t>(&last));
   for (int i = 0; i < most_left_over; ++i) {
@@ -157,8 +157,8 @@ int rename_to_free(const std::string& from, const std::string& to) noexcept {
   return 0;
 }
 
-// Removes a page that the program which this process was before has left. Returns false if the page is of another copy
-// of the library, which may have made it meanwhile.
+// Removes a page left by an earlier program of this process. Returns false if the page belongs to another copy of the
+// library, which may have made it meanwhile.
 bool remove_left_over(const std::string& path, const std::string& aside) {
   const os::file found(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));
   if (!found) return errno == ENOENT;

@@ -11,7 +11,7 @@ namespace pinfold::observation {
 
 namespace {
 
-// Whether `count` elements of `bytes` each lie in the page from there on, and hold the structure that is read.
+// Returns whether `count` elements of `bytes` each lie in the page from `from` on, and hold the structure that is read.
 bool fits(const page_header& in, std::uint64_t from, std::uint64_t bytes, std::uint64_t count, std::size_t structure,
           std::uint64_t most) noexcept {
   return from >= sizeof(page_header) && from % 8 == 0 && bytes % 8 == 0 && bytes >= structure && count <= most &&

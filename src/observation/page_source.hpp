@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A page as a reader sees it: a file whose bytes another process may change, and cut, at any time.
+/// A page as a reader sees it: a file that another process may change or truncate at any time.
 #pragma once
 
 #include "observation/process_identity.hpp"
@@ -17,7 +17,7 @@
 
 namespace pinfold::observation {
 
-/// Reads with pread(2): a mapping would raise SIGBUS where the file was cut.
+/// Reads with pread(2): reading a mapping of a truncated file would raise SIGBUS.
 class page_source {
  public:
   /// Errors: `invalid_handle` for a file that is not regular; `not_permitted` for one that does not belong to `owner`,

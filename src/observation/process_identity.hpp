@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What tells a process from a later one with the same number.
+/// Distinguishes a process from a later one with the same number.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace pinfold::observation {
 
-/// Returns field 22 of /proc/PID/stat, or nothing if there is no such process, or it is a zombie.
+/// Returns field 22 of /proc/PID/stat; nothing if there is no such process, it is a zombie, or the file cannot be read.
 [[nodiscard]] std::optional<std::uint64_t> start_time_of(pid_t pid) noexcept;
 
 /// Returns the same of this process, even where /proc is that of another PID namespace.

@@ -14,7 +14,7 @@ namespace pinfold::observation {
 
 namespace {
 
-// A time in the future is now: the page may say anything.
+// A time in the future counts as now: the page may contain any value.
 std::chrono::nanoseconds since(std::uint64_t then, std::uint64_t now) noexcept {
   return std::chrono::nanoseconds(then < now ? static_cast<std::int64_t>(now - then) : 0);
 }
@@ -77,7 +77,7 @@ cache_snapshot cache_of(const cache_slot& from, std::uint64_t now) {
   return made;
 }
 
-// Reads a slot that was not given to another cache meanwhile. Nothing if it is unused.
+// Reads a slot, unless it was given to another cache meanwhile. Returns nothing if the slot is unused.
 result<std::optional<cache_snapshot>> read_slot(const page_source& from, std::uint64_t offset, std::uint64_t now) {
   struct {
     std::uint32_t sequence;

@@ -11,15 +11,15 @@
 
 namespace pinfold::observation {
 
-/// Writes a text, cut to fit with a 0 byte behind it.
+/// Writes a text, cut to fit with a 0 byte at its end.
 template <std::size_t N>
 void put(std::array<char, N>& to, std::string_view text) noexcept {
   to.fill('\0');
   std::copy_n(text.begin(), std::min(text.size(), N - 1), to.begin());
 }
 
-/// Returns the text up to its 0 byte, with '?' for all that is not printable ASCII: a
-/// terminal must not obey what a page says. Throws `std::bad_alloc`.
+/// Returns the text up to its 0 byte, with '?' for all but printable ASCII, so that a page cannot control a terminal.
+/// Throws `std::bad_alloc`.
 template <std::size_t N>
 [[nodiscard]] std::string printable(const std::array<char, N>& from) {
   std::string text(from.begin(), std::find(from.begin(), from.end(), '\0'));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Writing to a page: each word by itself, as other threads write beside, and other processes read.
+/// Writes to a page word by word: other threads write concurrently, and other processes read.
 #pragma once
 
 #include <pinfold/observation/layout.hpp>
@@ -22,7 +22,6 @@ inline std::uint64_t add(std::uint64_t& to, std::uint64_t amount = 1) noexcept {
   return std::atomic_ref(to).fetch_add(amount, std::memory_order_relaxed);
 }
 
-/// Adds a value to a histogram.
 inline void record(histogram& to, std::uint64_t value) noexcept {
   add(to.counts[bucket_of(value)]);
   add(to.sum, value);
@@ -32,8 +31,8 @@ inline void record(histogram& to, std::uint64_t value) noexcept {
   }
 }
 
-/// Writes an element of a ring: `write` sets all but the mark. A reader takes it only if the mark is the number plus 1
-/// before and after.
+/// Writes an element of a ring: `write` sets all but the mark. A reader accepts it only if the mark is the number plus
+/// 1 before and after its read.
 template <class Element, class Write>
 void write_marked(Element& to, std::uint64_t number, Write write) noexcept {
   set(to.mark, std::uint64_t{0});
