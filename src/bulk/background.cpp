@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The workers of a background registration, and how they end: with the work, the ticket or the cache (R65).
+// Runs the workers of a background registration, and ends them with the work, the ticket or the cache (R65).
 #include "bulk/background_state.hpp"
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
@@ -11,10 +11,10 @@ namespace pinfold::detail {
 
 namespace {
 
-// A bound on what a caller asks for: more threads than that gain nothing at any driver.
+// Caps the caller's request: more threads than that gain nothing at any driver.
 constexpr unsigned most_workers = 256;
 
-// The work whose worker the thread is: a callback may call the ticket, and must not wait for itself.
+// The work that this thread is a worker of: a callback on it may call the ticket, and must not wait for itself.
 thread_local const background_state* working_for = nullptr;
 
 }  // namespace
@@ -62,14 +62,14 @@ void background_state::work(os::near_memory* near) noexcept {
 
 bool background_state::on_worker() const noexcept { return working_for == this; }
 
-// What the driver or the sink calls meanwhile must not wait for this thread.
+// Runs as a worker: calls of the ticket by the driver or the sink meanwhile must not wait for this thread.
 void background_state::give_back_as_worker(std::vector<old_piece>& old) const noexcept {
   const auto* const before = std::exchange(working_for, this);
   for (auto& one : old) one.held = {};
   working_for = before;
 }
 
-// Returns the number of the next piece, now taken. Without one the worker ends.
+// Takes the next piece and returns its number. Without one, the worker ends.
 std::optional<std::size_t> background_state::next_piece() noexcept {
   lock guard(mutex_);
   changed_.wait(guard, [this] { return stops() || !first_is_alone(); });
@@ -107,7 +107,7 @@ result<grant> background_state::register_piece(taken_piece& one, os::near_memory
 
 void background_state::keep(const taken_piece& mine, const result<grant>& made) noexcept {
   lease_base unwanted;  // released without the mutex
-  // A driver may say `closed`, too: only the use knows whether the cache has ended.
+  // The driver may return `closed` too: only `use_` knows whether the cache has ended.
   const bool ended = !made && made.error().code == errc::closed && background_use::call(use_).on() == nullptr;
   const lock guard(mutex_);
   auto& one = pieces_[mine.number];
@@ -164,7 +164,7 @@ bool background_state::told(std::size_t done) noexcept try {
 
 // --- all workers
 
-// Counts the workers that are about to start, as many as there is work for, without the `here` that exist.
+// Returns, and counts as running, the workers to start: one for each remaining piece, at most `workers_`, less `here`.
 std::size_t background_state::announce_workers(std::size_t here) noexcept {
   PINFOLD_ASSERT(pieces_done_ <= pieces_.size(), "no more pieces are done than there are");
   const auto useful = std::min(workers_, pieces_.size() - pieces_done_);
@@ -173,7 +173,7 @@ std::size_t background_state::announce_workers(std::size_t here) noexcept {
   return count;
 }
 
-// Fewer threads are slower, not wrong; none is an error, unless other workers run.
+// Fewer threads are only slower; none is an error, unless other workers run.
 result<void> background_state::start(std::size_t announced) noexcept {
   std::size_t started = 0;
   while (started < announced && start_one()) ++started;
@@ -187,7 +187,7 @@ result<void> background_state::start(std::size_t announced) noexcept {
   return tl::unexpected(why);
 }
 
-// A thread that ends at once waits here for the mutex, so that no worker is missing in `threads_`.
+// A worker that ends at once waits for the mutex, which this thread holds, so that `threads_` has every worker.
 bool background_state::start_one() noexcept try {
   const lock guard(mutex_);
   if (!nodes_) nodes_.emplace();
@@ -244,7 +244,7 @@ result<std::vector<held_part>> background_state::acquire_all() {
 
 // --- the end
 
-// Joins the threads if all workers have ended. They have only to return.
+// Joins the threads if all workers have ended, so that the threads only have to return.
 void background_state::join_ended() noexcept {
   os::worker_group ended;  // joined without the mutex
   const lock guard(mutex_);
@@ -260,8 +260,7 @@ void background_state::close() noexcept {
   closed_ = true;
 }
 
-// Leaves everything as it is in a child of fork(2): there the mutex may be locked, and the condition waited for, by
-// threads that the child does not have.
+// Does nothing in a child of fork(2), where threads of the parent may hold the mutex, or wait for the condition.
 void background_closer::operator()(background_state* ending) const noexcept {
   const no_cancellation whole;
   if (ending->here()) ending->close();

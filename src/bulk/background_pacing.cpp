@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a worker does before it registers a piece: it waits for its turn, moves near the memory, makes the pages
-// present.
+// Steps of a worker before it registers a piece: waits for its turn, moves near the memory, makes the pages present.
 #include "bulk/background_state.hpp"
 #include "os/check.hpp"
 #include "os/prefault.hpp"
@@ -16,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t huge_page = std::size_t{2} << 20U;
 
-// The end of a cache wakes no worker that waits for its turn.
+// Bounds each wait for a turn, because the end of a cache does not wake the worker.
 constexpr auto longest_nap = 50ms;
 
 tl::unexpected<error> stopped() noexcept { return fail(errc::closed, "the registration was stopped"); }
@@ -41,13 +40,14 @@ void shorten_first_piece(background_plan& plan, std::size_t most_pieces) {
   plan.first_is_short = true;
 }
 
-// With all workers, the first piece would share the CPUs and the driver's locks with pieces that nothing waits for.
+// Returns whether other workers must wait: they would compete with the first piece for CPUs and for the driver's locks,
+// with pieces that no thread waits for.
 bool background_state::first_is_alone() const noexcept {
   return first_is_short_ && pieces_[order_.front()].state == piece_state::taken;
 }
 
-// Takes the next piece and its turn in one step: otherwise a later piece could get the turn of an earlier one, for
-// which the caller may wait. A piece that is registered already takes no turn.
+// Takes the next piece and its turn in one step: otherwise a later piece could get an earlier turn than a piece for
+// which the caller may wait. A piece that is already registered takes no turn.
 std::optional<taken_piece> background_state::take_in_turn() noexcept {
   const std::scoped_lock in_order(taking_);
   const auto number = next_piece();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a ticket and its workers share (R65). It outlives the ticket while a worker runs, and keeps the engine's
-/// memory.
+/// State shared by a ticket and its workers (R65). It outlives the ticket while a worker runs, and keeps the engine's
+/// memory allocated.
 #pragma once
 
 #include "bulk/rate_limit.hpp"
@@ -23,30 +23,27 @@ namespace pinfold::detail {
 
 inline constexpr std::chrono::years longest_wait{1};
 
-/// The state of one piece.
 enum class piece_state : std::uint8_t {
   missing,  ///< to be registered
   taken,    ///< a worker registers it
   done,     ///< registered: the state has a pin
 };
 
-/// A piece, and the pin on its registration.
 struct background_piece {
   range where;
   piece_state state = piece_state::missing;
   grant held;
 };
 
-/// A piece that a worker took.
 struct taken_piece {
   std::size_t number = 0;
   grant hit;                             ///< empty if it is to be registered
   rate_limit::clock::time_point turn{};  ///< when the rate allows it
-  bool stopped = false;                  ///< the work was to stop before the piece began
+  bool stopped = false;                  ///< the work was stopped before the piece began
 };
 
-/// Thread-safe. No call of the engine, the driver or the callback is made with the mutex held, but for `pin_again`,
-/// which only counts. docs/understand/protocol.md, *Large leases and background registration*, has the invariants.
+/// Thread-safe. Calls the engine, the driver and the callback without the mutex, except for `pin_again`, which only
+/// counts. docs/understand/protocol.md, *Large leases and background registration*, has the invariants.
 class background_state : public std::enable_shared_from_this<background_state> {
  public:
   using deadline = std::chrono::steady_clock::time_point;
@@ -54,14 +51,14 @@ class background_state : public std::enable_shared_from_this<background_state> {
   background_state(background_use use, background_plan plan);
   background_state(const background_state&) = delete;
   background_state& operator=(const background_state&) = delete;
-  /// Releases what is left.
+  /// Releases the remaining leases.
   ~background_state();
 
   // --- the life of the work (background.cpp)
 
   /// Makes a work that owns itself until `close`. Throws `std::bad_alloc`.
   [[nodiscard]] static background_state* make(background_use use, background_plan plan);
-  /// Starts workers for what is missing.
+  /// Starts workers for the missing pieces.
   [[nodiscard]] result<void> start_workers() noexcept;
   /// Registers all pieces or none, on the caller's thread too. Throws `std::bad_alloc`.
   [[nodiscard]] result<std::vector<held_part>> acquire_all();
@@ -70,7 +67,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
 
   [[nodiscard]] bool here() const noexcept { return process_ == this_process(); }
 
-  // --- what the ticket asks (background_ticket.cpp; background_work.cpp calls it)
+  // --- calls of the ticket (background_ticket.cpp; background_work.cpp calls it)
 
   [[nodiscard]] background_progress progress() const noexcept;
   [[nodiscard]] std::uintptr_t ready_up_to() const noexcept;
@@ -88,7 +85,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
  private:
   using lock = std::unique_lock<std::mutex>;
 
-  // Without `near`, the thread is not the library's own.
+  // `near` is null on a thread that the library did not start.
   void work(os::near_memory* near) noexcept;
   [[nodiscard]] std::size_t announce_workers(std::size_t here) noexcept;
   [[nodiscard]] result<void> start(std::size_t announced) noexcept;
@@ -156,7 +153,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
   bool given_back_ = false;  // a worker gives back what it registers
   bool ended_ = false;       // a thread found the cache closed
   bool taken_ = false;       // the ticket is empty; calls of other threads may still be here
-  bool closed_ = false;      // the ticket is gone
+  bool closed_ = false;      // `close` was called
   bool telling_ = false;     // a worker is in the callback
   std::size_t told_ = 0;
   std::optional<os::numa_nodes> nodes_;  // constant once a worker was started

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a ticket for background registration asks and orders (R65).
+// Calls of a ticket for background registration (R65).
 #include "bulk/background_state.hpp"
 #include "os/check.hpp"
 #include "os/deadline.hpp"
@@ -77,7 +77,7 @@ result<void> background_state::wait_until_ready(std::uintptr_t end, deadline unt
 
 // --- the part that is ready
 
-// Lets waiting threads know too: no worker may be there to find out.
+// Wakes waiting threads too: there may be no worker to find the cache closed.
 tl::unexpected<error> background_state::say_ended() noexcept {
   const lock guard(mutex_);
   ended_ = true;
@@ -85,7 +85,7 @@ tl::unexpected<error> background_state::say_ended() noexcept {
   return fail(errc::closed, "the cache was destroyed");
 }
 
-// Makes stale pieces known. Events from before this call are seen.
+// Marks the pieces that events from before this call made stale.
 result<void> background_state::mark_stale_there(const range& where) noexcept {
   const background_use::call entered(use_);
   if (entered.on() == nullptr) return say_ended();
@@ -115,7 +115,7 @@ result<void> background_state::usable(const background_piece& one) const noexcep
   return fail(errc::timed_out, "this part is not registered yet");
 }
 
-// Returns the number of the first piece of a range that is ready.
+// Returns the number of the first piece of a range, if the whole range is ready.
 result<std::size_t> background_state::ready_pieces(const range& where) const noexcept {
   const auto first = first_behind(where.begin);
   auto from = where.begin;
@@ -184,7 +184,7 @@ result<void> background_state::renew() {
   return start(announced);
 }
 
-// Takes the stale pieces, as a worker does: no other may register them before their leases are gone.
+// Takes the stale pieces as a worker does, so that no worker registers them before their leases are released.
 result<std::vector<background_state::old_piece>> background_state::take_stale() {
   std::vector<old_piece> old;
   const lock guard(mutex_);
@@ -204,7 +204,7 @@ result<std::vector<background_state::old_piece>> background_state::take_stale() 
 
 // --- the end
 
-// Takes a piece's lease out.
+// Moves the lease out of a piece.
 lease_base background_state::give_back(background_piece& one) noexcept {
   if (one.state != piece_state::done) return {};
   one.state = piece_state::missing;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ticket as its template calls it (R65): refuses what belongs to the parent of this process, or was moved from.
+// Calls of the ticket's template (R65): refuse a ticket that belongs to the parent process, or was moved from.
 #include "bulk/background_state.hpp"
 #include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"

@@ -26,7 +26,7 @@ bool may_join(const range& grown, const range& next, const piece_limits& limits)
 
 std::uintptr_t end_of_piece(const range& left, std::size_t each, const piece_limits& limits) noexcept {
   if (left.size() <= each && limits.fits(left)) return left.end;
-  const auto before = left.begin % limits.granularity;  // what rounding adds in front
+  const auto before = left.begin % limits.granularity;  // bytes that rounding adds in front
   const auto most = limits.max_bytes > before ? limits.max_bytes - before : limits.max_bytes;
   const auto end = left.begin + std::min({each, most, left.size()});
   const auto whole_pages = end - end % limits.granularity;
@@ -42,7 +42,7 @@ struct numbered_range {
   std::size_t number;
 };
 
-// Copies the ranges: a sort of indexes would read memory all over the place.
+// Sorts copies of the ranges: sorting indexes would access memory at random.
 std::vector<numbered_range> in_order(std::span<const range> asked) {
   std::vector<numbered_range> all;
   all.reserve(asked.size());
@@ -51,14 +51,14 @@ std::vector<numbered_range> in_order(std::span<const range> asked) {
   return all;
 }
 
-/// One call of `acquire_all`: live entries are hit at once; free threads take the other requests in groups, and the
-/// first error stops all threads.
+/// One call of `acquire_all`. Hits live entries at once; threads that are free take the other requests in groups, and
+/// the first error stops all threads.
 class batch_run {
  public:
   batch_run(engine* on, const request& like, std::span<const range> what, std::size_t together, unsigned workers)
       : on_(on), like_(like), what_(what), together_(together), held_(what.size()) {
     PINFOLD_ASSERT(together > 0 && together <= most_in_group, "a worker's memory has room for a group");
-    missing_.reserve(what.size());  // all the room from the start: nothing may fail once a pin is held
+    missing_.reserve(what.size());  // reserved first: nothing may fail once a pin is held
     request one = like;
     for (std::size_t i = 0; i < what.size(); ++i) {
       one.wanted = what[i];
@@ -73,15 +73,15 @@ class batch_run {
   batch_run(const batch_run&) = delete;
   batch_run& operator=(const batch_run&) = delete;
 
-  /// Gives back what `outcome` did not hand over: an exception may come between.
+  /// Releases what `outcome` did not hand over, for example after an exception.
   ~batch_run() {
     for (const auto& one : held_) static_cast<void>(lease_base(one));  // a failed close stays with the cache
   }
 
-  /// Returns how many threads have something to do.
+  /// Returns how many threads have work.
   [[nodiscard]] std::size_t workers() const noexcept { return workers_; }
 
-  /// Takes groups of the worker's own part, and then of those parts that other workers are not done with.
+  /// Takes groups of the worker's own part, then of the parts that other workers have not finished.
   void work(std::size_t worker, const batch_progress& progress) noexcept {
     for (std::size_t i = 0; i < parts_ && !stopped_.load(std::memory_order_seq_cst); ++i)
       work_on((worker + i) % parts_, progress);
@@ -101,13 +101,13 @@ class batch_run {
   }
 
  private:
-  // Neighbouring ranges are mostly in one shard, whose mutex two workers would take from each other.
+  // Parts keep workers apart: neighbouring ranges are mostly in one shard, for whose mutex two workers would contend.
   static constexpr std::size_t most_parts = 16;
   struct alignas(64) position {
     std::atomic<std::size_t> at{0};
   };
 
-  // Of one worker, made once for many groups.
+  // One worker's buffers, constructed once for many groups.
   struct group_memory {
     std::array<request, most_in_group> asked;
     std::array<result<grant>, most_in_group> granted;
@@ -144,8 +144,8 @@ class batch_run {
     for (std::size_t i = 0; i < some.size(); ++i) keep(some[i], in.granted[i]);
   }
 
-  // Returns how many ranges the worker takes next: more after some that were quick. A worker that has nothing left to
-  // take waits for all that another one has taken.
+  // Returns how many ranges the worker takes next: more after a quick step. Bounded, because workers without work wait
+  // until all ranges that another worker has taken are done.
   [[nodiscard]] std::size_t after(std::size_t taken, std::chrono::nanoseconds took) const noexcept {
     constexpr std::chrono::microseconds longest{50};
     constexpr std::size_t most = 16;
@@ -153,7 +153,7 @@ class batch_run {
     return took > longest ? std::max(taken / 2, together_) : taken;
   }
 
-  // Keeps what request `number` was granted, or the error of the first request that was refused.
+  // Keeps the grant of request `number`, or the error of the first refused request.
   void keep(std::uint32_t number, const result<grant>& granted) noexcept {
     if (granted) {
       PINFOLD_ASSERT(held_[number].held == 0, "a range is granted once");
@@ -166,7 +166,7 @@ class batch_run {
     stopped_.store(true, std::memory_order_seq_cst);
   }
 
-  // Calls the callback. Returns false when the callback throws, as the exception must not leak leases.
+  // Calls the callback. Returns false if it throws, because the exception must not leak leases.
   bool told(const batch_progress& progress, std::size_t done) noexcept try {
     told_ = done;
     progress(done, held_.size());
@@ -179,7 +179,7 @@ class batch_run {
   engine* on_;
   const request& like_;
   std::span<const range> what_;
-  std::size_t together_;                // at least
+  std::size_t together_;                // ranges of a group; a worker takes at least so many
   std::vector<grant> held_;             // by the index of the range; a thread writes those of its groups
   std::vector<std::uint32_t> missing_;  // the indexes of the ranges that were not hit
   std::size_t workers_ = 0;
@@ -215,7 +215,7 @@ batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits
     }
     plan.member[number] = static_cast<std::uint32_t>(plan.merged.size() - 1);
   };
-  if (std::is_sorted(asked.begin(), asked.end(), comes_before)) {  // as batches mostly are
+  if (std::is_sorted(asked.begin(), asked.end(), comes_before)) {  // most batches are
     for (std::size_t number = 0; number < asked.size(); ++number) add(asked[number], number);
   } else {
     for (const auto& [where, number] : in_order(asked)) add(where, number);

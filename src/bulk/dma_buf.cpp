@@ -47,8 +47,8 @@ answer duplicate(const exported_dma_buf& from, const range& memory) noexcept {
 
 }  // namespace
 
-// The mutex guards all but the function, which is constant. A thread holds it while it makes a duplicate, so that no
-// other thread closes the descriptor meanwhile; no other call is made with it.
+// The mutex guards all members that are not constant. A thread holds it while it duplicates a descriptor, so that no
+// other thread closes the descriptor meanwhile, and during no other call.
 struct shared_dma_buf::state {
   explicit state(export_function calls) : exporter(std::move(calls)) {}
   state(const state&) = delete;
@@ -114,7 +114,7 @@ struct shared_dma_buf::state {
     return keep_or_give(fresh, memory, guard);
   }
 
-  // For a child of fork(2), which shares nothing.
+  // Exports without sharing, for a child of fork(2).
   [[nodiscard]] answer export_alone(const range& memory) const noexcept {
     const auto made = call_exporter(memory);
     if (!made) return tl::unexpected(made.error());
@@ -125,7 +125,7 @@ struct shared_dma_buf::state {
     return fail(errc::invalid_range, not_contained);
   }
 
-  // What it throws must not leave the memory listed as being exported.
+  // Turns an exception into an error: otherwise the memory would stay listed in `exporting`.
   [[nodiscard]] result<std::optional<exported_dma_buf>> call_exporter(const range& memory) const noexcept try {
     auto made = exporter(memory);
     if (!made) return made;
@@ -175,8 +175,8 @@ struct shared_dma_buf::state {
   std::mutex mutex;
   std::condition_variable exported;
   const export_function exporter;
-  std::vector<range> requests;   // one for each request that lives
-  std::vector<range> exporting;  // memory of requests for which a thread calls the function
+  std::vector<range> requests;   // one for each live request
+  std::vector<range> exporting;  // memory of requests for which a thread calls `exporter`
   buffers open;                  // kept for the requests
   dma_buf_counts counted;
 };

@@ -16,14 +16,14 @@ constexpr std::size_t most_pieces = std::size_t{1} << 22U;
 constexpr std::size_t large_page = std::size_t{2} << 20U;
 constexpr std::size_t largest_page = std::size_t{1} << 30U;
 
-// A piece never ends inside a huge page that it could have had to itself.
+// Returns the alignment of a piece's end: no piece ends inside a huge page that it could have covered alone.
 std::size_t alignment_for(std::size_t each, const piece_limits& limits) noexcept {
   const auto most = std::min(each, limits.max_bytes);
   if (most >= largest_page) return largest_page;
   return most >= large_page ? large_page : limits.granularity;
 }
 
-/// A range, and its place in the caller's list: the first of those that were joined.
+/// A range, possibly joined from several, and the first position of these in the caller's list.
 struct placed_range {
   range where;
   std::size_t place;
@@ -47,7 +47,7 @@ std::vector<placed_range> without_overlaps(std::span<const range> ranges) {
   return all;
 }
 
-// Refuses what could never be registered as a whole before any work that grows with its size.
+// Refuses ranges that can never be registered as a whole, before any work that grows with their size.
 result<void> check_size(engine* on, const std::vector<placed_range>& all, std::size_t each,
                         const piece_limits& limits) noexcept {
   const auto budget = limits_of(on);
@@ -65,7 +65,7 @@ result<void> check_size(engine* on, const std::vector<placed_range>& all, std::s
   return {};
 }
 
-// Numbers of the ranges, in the order in which they are registered.
+// Returns the numbers of the ranges in the order of registration.
 std::vector<std::uint32_t> ordered(const std::vector<placed_range>& all, background_order order) {
   std::vector<std::uint32_t> numbers(all.size());
   std::iota(numbers.begin(), numbers.end(), 0U);
@@ -78,7 +78,7 @@ std::vector<std::uint32_t> ordered(const std::vector<placed_range>& all, backgro
   return numbers;
 }
 
-// The exact sums, with what rounding adds.
+// Checks the exact sums, which include rounding.
 result<void> check_pieces(engine* on, const std::vector<range>& pieces, const piece_limits& limits) noexcept {
   const auto budget = limits_of(on);
   std::size_t bytes = 0;

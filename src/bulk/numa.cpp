@@ -41,7 +41,7 @@ std::optional<text> read_text(const char* path) noexcept {
   return all;
 }
 
-// Returns the number at position `which` in a list that spaces divide.
+// Returns the number at position `which` in a space-separated list.
 template <class Number>
 std::optional<Number> number_in(std::string_view list, std::size_t which) noexcept {
   for (; !list.empty(); --which) {
@@ -57,7 +57,7 @@ std::optional<Number> number_in(std::string_view list, std::size_t which) noexce
   return std::nullopt;
 }
 
-// Returns the position of a node in the list of distances, which has the online nodes only.
+// Returns the position of a node in the list of distances, which contains only online nodes.
 std::optional<std::size_t> column_of(int node) noexcept {
   const auto says = read_text("/sys/devices/system/node/online");
   auto list = says ? says->view() : std::string_view{};

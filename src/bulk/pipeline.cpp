@@ -14,8 +14,8 @@
 
 namespace pinfold::detail {
 
-/// The state that the workers and the reader share. Guard: the mutex, for everything below it. A worker takes the
-/// lowest number not yet taken, as long as it is fewer than `depth` ahead of the reader.
+/// State shared by the workers and the reader. `mutex` guards all members below it. A worker takes the lowest number
+/// not yet taken, if it is fewer than `depth` ahead of the reader.
 struct pipeline::state {
   state(engine* cache, std::vector<request> requests, unsigned ahead)
       : on(cache), what(std::move(requests)), depth(std::max(1U, ahead)), made(what.size()) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Limits how many bytes all workers of one registration register in a second.
+/// Limits how many bytes per second the workers of one registration register together.
 #pragma once
 
 #include "os/check.hpp"
@@ -12,13 +12,13 @@
 
 namespace pinfold::detail {
 
-/// A token bucket without a stock: a piece may begin when the time of all earlier pieces is over, so the first begins
-/// at once, and time in which no piece was asked for is not saved up. Any thread may call any member.
+/// A token bucket without burst: a piece may begin when the time of all earlier pieces is over, so the first begins at
+/// once, and idle time is not saved up. Thread-safe.
 class rate_limit {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// Limits to so many bytes a second; 0: no limit.
+  /// 0: no limit.
   explicit rate_limit(std::uint64_t bytes_per_second) noexcept : per_second_(bytes_per_second) {}
 
   /// Reserves the time of a piece, and returns the time at which the piece may begin: `now`, or later.
@@ -35,12 +35,12 @@ class rate_limit {
     }
   }
 
-  /// Forgets all reserved times. No thread may wait for one.
+  /// Forgets all reserved times. No thread may be waiting for one.
   void forget() noexcept { free_.store(0, std::memory_order_relaxed); }
 
  private:
   using ticks = clock::duration::rep;
-  static constexpr ticks latest = clock::duration::max().count() / 2;  // for sums that stay in range
+  static constexpr ticks latest = clock::duration::max().count() / 2;  // half of the range: sums do not overflow
 
   [[nodiscard]] ticks time_of(std::uint64_t bytes) const noexcept {
     constexpr auto second = static_cast<double>(clock::duration(std::chrono::seconds(1)).count());

@@ -12,7 +12,7 @@ namespace pinfold::detail {
 
 namespace {
 
-// One tier of the near choices, then a tier for each greater distance.
+// Makes one tier of the near choices, then a tier for each greater distance.
 void order_by_distance(set_plan& plan, std::span<const std::uint32_t> distances, std::uint32_t margin) {
   PINFOLD_ASSERT(!plan.order.empty() && distances.size() == plan.order.size(), "each choice has a distance");
   std::sort(plan.order.begin(), plan.order.end(), [&](std::size_t one, std::size_t other) {
@@ -30,7 +30,7 @@ void order_by_distance(set_plan& plan, std::span<const std::uint32_t> distances,
   plan.ends.push_back(plan.order.size());
 }
 
-// The members of a tier that have to register, which are asked all at once, or in turn.
+// Asks the members of a tier that have to register, all at once or in turn.
 void acquire_tier(const set_plan& plan, const set_calls& calls, const std::vector<std::size_t>& missing) {
   auto acquire_one = [&](std::size_t which) noexcept { calls.acquire(calls.self, missing[which]); };
   if (plan.parallel) return run_together(missing.size(), acquire_one);
@@ -77,7 +77,7 @@ result<void> ask_members(const set_plan& plan, const set_calls& calls) {
   std::size_t begin = 0;
   std::size_t succeeded = 0;
   for (const std::size_t end : plan.ends) {
-    if (begin > 0 && succeeded >= plan.required) break;  // the tiers beyond are asked when they are needed
+    if (begin > 0 && succeeded >= plan.required) break;  // farther tiers are asked only when needed
     PINFOLD_ASSERT(begin <= end && end <= plan.order.size(), "the tiers follow one another");
     succeeded += ask_tier(plan, calls, std::span(plan.order).subspan(begin, end - begin));
     begin = end;

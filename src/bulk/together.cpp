@@ -15,4 +15,4 @@ void run_together(std::size_t count, void* context, void (*step)(void*, std::siz
   for (auto next = started + 1; next < count; ++next) step(context, next);
 }
 
-}  // namespace pinfold
+}  // namespace pinfold::detail

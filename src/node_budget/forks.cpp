@@ -14,10 +14,10 @@ namespace {
 
 constinit os::mutex listing;
 constinit membership* first = nullptr;  // guarded by `listing`
-constinit int unwatched = EAGAIN;       // the same; the error of pthread_atfork
+constinit int unwatched = EAGAIN;       // guarded by `listing`; the error of pthread_atfork
 thread_local bool listing_is_mine = false;
 
-// When the library is loaded: a fork that waits runs only the handlers that were there when it began.
+// Registered when the library is loaded: fork(2) runs only the handlers that were registered when it began.
 [[maybe_unused]] const int from_the_start = forks::watch().refusal();
 
 void before() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
@@ -30,7 +30,7 @@ void after() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
 
 }  // namespace
 
-// A new mutex: a thread that is not there any more may have claimed this one.
+// Makes a new mutex, because a thread that the child does not have may have locked the old one.
 void forks::in_child() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   for (membership* one = first; one != nullptr; one = one->next_) {
     one->left_.store(true, std::memory_order_relaxed);

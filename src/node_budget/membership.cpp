@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Becoming a member, and leaving.
+// Joins an account, and leaves it.
 #include "node_budget/membership.hpp"
 
 #include "node_budget/clock.hpp"
@@ -41,7 +41,7 @@ void write_name(slot& to, std::string_view as) noexcept {
 result<std::unique_ptr<membership>> membership::join(std::string name, std::uint64_t max_units, std::string_view as) {
   auto path = path_of(name);
   if (!path) return tl::unexpected(path.error());
-  const os::no_fork until_listed;  // forks that began before `forks` could watch them
+  const os::no_fork until_listed;  // forks that began before `forks` watched them
   forks::watch forks;
   if (const int native = forks.refusal(); native != 0)
     return fail_errno(errc::out_of_resources, native, "no memory to watch for forks");
@@ -53,12 +53,12 @@ result<std::unique_ptr<membership>> membership::join(std::string name, std::uint
   auto joined = made->agree(max_units);
   if (joined) joined = made->claim_slot(as);
   if (joined) joined = made->end_opening();
-  if (!joined) return tl::unexpected(joined.error());  // and all locks go with the file
+  if (!joined) return tl::unexpected(joined.error());  // closes the file, and so drops all locks
   forks.add(*made);
   return made;
 }
 
-// One process at a time opens an account: so the first one alone sets the maximum.
+// Lets one process at a time open an account, so that only the first sets the maximum.
 result<void> membership::begin_opening() noexcept {
   using namespace std::chrono_literals;
   constexpr int most_looks = 1000;
@@ -72,7 +72,7 @@ result<void> membership::begin_opening() noexcept {
   return fail(errc::timed_out, "another process has been opening the account for a second");
 }
 
-// Without this, no other process could open the account while this one lives.
+// Unlocks the account: otherwise no other process could open it while this one lives.
 result<void> membership::end_opening() noexcept {
   PINFOLD_ASSERT(mine_ != nullptr, "a membership has its slot before others open the account");
   if (file_.unlock(&file_->magic)) return {};
@@ -124,8 +124,8 @@ result<void> membership::set_max(std::uint64_t max_units) noexcept {
   return {};
 }
 
-// The descriptor is closed after the slot is free, and before a child can inherit it that does not find it listed.
-// Without a slot, `join` watches forks at this moment.
+// Closes the descriptor after the slot is free, and before a child can inherit it without finding it listed. If there
+// is no slot, `join` already watches forks.
 membership::~membership() {
   if (mine_ == nullptr || left()) return;
   forks::watch forks;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// This process's part in an account. `docs/understand/protocol.md` (*The node's budget*) says why the total is right.
+/// The membership of this process in an account. `docs/understand/protocol.md` (*The node's budget*) explains why the
+/// total is correct.
 #pragma once
 
 #include "node_budget/process.hpp"
@@ -28,26 +29,26 @@ struct waiting_request {
   std::size_t bytes = 0;
   std::int64_t since = 0;      ///< monotonic clock, in ns
   std::int64_t last_turn = 0;  ///< the number of its last turn
-  int turns = 0;               ///< that it has had
+  int turns = 0;               ///< how many turns it has had
   waiting_request* next = nullptr;
 };
 
-/// Which request that waits has its turn now: room that others take is room that it lacks.
+/// Which waiting request has its turn now: room that other requests take is room that it lacks.
 enum class turn : std::uint8_t {
   none,
-  own,      ///< the request that asks
-  another,  ///< another one, of any member, and there is no room for both
+  own,      ///< the request of the caller
+  another,  ///< another request, of any member, and there is no room for both
 };
 
-/// Whether the member that owns the slot has died, by the rule by which others take back what it had.
+/// Returns whether the owner of the slot has died, by the rule by which other members take back its room.
 [[nodiscard]] bool has_ended(const shared_file& file, const slot& one, std::uint64_t own_namespace) noexcept;
 
-/// A slot in an account, and the room that was taken with it. Takes more from the account than it needs, a *portion*,
-/// so that most requests stay in this process. Thread-safe, and never waits for another process after `join`. A child
-/// of fork(2) finds the membership left: there it changes nothing.
+/// A slot in an account, and the room taken with it. Takes more from the account than it needs, a *portion*, so that
+/// most requests stay in this process. Thread-safe, and never waits for another process after `join`. In a child of
+/// fork(2) the membership has been left, and changes nothing.
 class membership {
  public:
-  /// Becomes a member. Throws `std::bad_alloc`. `max_units` 0: as the account has it.
+  /// Becomes a member. Throws `std::bad_alloc`. `max_units` 0: takes the account's maximum.
   [[nodiscard]] static result<std::unique_ptr<membership>> join(std::string name, std::uint64_t max_units,
                                                                 std::string_view as);
   ~membership();
@@ -58,44 +59,43 @@ class membership {
   void give(std::size_t bytes) noexcept PINFOLD_EXCLUDES(mutex_);
   void trim() noexcept PINFOLD_EXCLUDES(mutex_);
 
-  /// Takes back what dead members had, if there are any. Returns whether the total has sunk. Tries for at most 5 ms,
-  /// while others take back or stand still.
+  /// Takes back the room of dead members. Returns whether the total has decreased. Tries for at most 5 ms while another
+  /// member takes back, or stops in a change.
   bool reclaim() noexcept;
-  /// The same, at once or not at all, unless it was tried within the last 10 ms.
+  /// As `reclaim`, but with one attempt, and only if the last attempt was at least 10 ms ago.
   bool reclaim_sometimes() noexcept;
-  /// Whether `take` would find room now.
+  /// Returns whether `take` would find room now.
   [[nodiscard]] bool may_fit(std::size_t bytes) noexcept PINFOLD_EXCLUDES(mutex_);
-  /// Whether other members want room, while this one has more than its part: `max` / members.
+  /// Returns whether other members want room, while this one has more than its even share: `max` / members.
   [[nodiscard]] bool crowds_others() const noexcept;
 
-  /// Gives back what was taken in advance, if other members want room.
+  /// Gives back the room taken in advance, if other members want room.
   void yield_spare() noexcept PINFOLD_EXCLUDES(mutex_);
 
   /// Asks the other members to make room, for the next tenth of a second.
   void want(std::size_t bytes) noexcept;
-  /// The same, if this member has less than its even share.
+  /// As `want`, if this member has less than its even share.
   void want_share(std::size_t bytes) noexcept;
-  /// Around each request that found no room at first: at the end, no more than portions stay unused.
+  /// Call these around each request that found no room at first: after the last one, at most portions stay unused.
   void begin_request() noexcept { requests_.fetch_add(1, std::memory_order_relaxed); }
   void end_request() noexcept PINFOLD_EXCLUDES(mutex_);
   void begin_waiting(waiting_request& request) noexcept;
   void end_waiting(waiting_request& request) noexcept;
-  /// Returns whose turn it is, for a request for so many bytes. `request` is null for one that does not wait.
+  /// Returns whose turn it is, for a request for `bytes`. `request` is null if the request does not wait.
   [[nodiscard]] turn whose_turn(std::size_t bytes, const waiting_request* request) noexcept;
-  /// Counts a turn of the request, if it has one. Called often while it waits.
+  /// Counts a turn of the request, if it has one. Called often while the request waits.
   void note_turn(waiting_request& request) noexcept;
-  /// The request got no room.
   void note_refusal(const waiting_request& request) noexcept;
 
-  /// Whether the account's name still names the file of this membership.
+  /// Returns whether the account's name still refers to the file of this membership.
   [[nodiscard]] bool still_named() const noexcept { return !left() && file_.is_at(path_); }
-  /// Limits this process's part, beside the account's maximum.
+  /// Limits this process's part, in addition to the account's maximum.
   void limit_process(std::size_t bytes) noexcept { process_max_.store(bytes, std::memory_order_relaxed); }
   result<void> set_max(std::uint64_t max_units) noexcept;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const account& shared() const noexcept { return *file_; }
-  /// Whether the member with that slot has died.
+  /// Returns whether the owner of that slot has died.
   [[nodiscard]] bool has_ended(const slot& one) const noexcept {
     return &one != mine_ && node::has_ended(file_, one, self_.namespace_inode);
   }
@@ -140,8 +140,8 @@ class membership {
   std::uint64_t owner_ = 0;
   std::atomic<bool> left_{false};  // in a child
   std::atomic<std::size_t> process_max_{SIZE_MAX};
-  std::atomic<std::size_t> in_use_{0};         // written under the mutex
-  std::atomic<std::size_t> known_members_{1};  // when they were last counted
+  std::atomic<std::size_t> in_use_{0};         // written with the mutex held
+  std::atomic<std::size_t> known_members_{1};  // at the last count
   std::atomic<std::int64_t> reclaimed_at_{0};
   std::atomic<std::size_t> requests_{0};  // between `begin_request` and `end_request`
 
@@ -150,10 +150,10 @@ class membership {
 
   std::mutex waiting_mutex_;
   waiting_request* oldest_ = nullptr;  // of this process; guarded by `waiting_mutex_`
-  std::int64_t no_turn_before_ = 0;    // the same
+  std::int64_t no_turn_before_ = 0;    // guarded by `waiting_mutex_`
 
   std::int64_t tried_at_ = 0;  // when `reclaim` last began; guarded by `reclaiming_`
-  std::mutex reclaiming_;      // the locks of slots belong to the open file: one thread at a time takes those of others
+  std::mutex reclaiming_;      // locks belong to the open file: one thread at a time takes those of other members
 
   // Guarded by the mutex of `forks`:
   membership* next_ = nullptr;

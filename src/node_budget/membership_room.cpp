@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Taking room from the account, and giving it back.
+// Takes room from the account, and gives it back.
 #include "node_budget/clock.hpp"
 #include "node_budget/membership.hpp"
 #include "os/check.hpp"
@@ -11,15 +11,15 @@ namespace pinfold::node {
 
 namespace {
 
-// What part of a member's even share it takes in advance, and how much at most.
+// The part of its even share that a member takes in advance, and the maximum.
 constexpr std::size_t portions = 16;
 constexpr std::size_t largest_portion = std::size_t{8} << 20U;
 
-// How long a request that found no room makes others give way.
+// How long a request without room makes other members give back theirs.
 constexpr std::int64_t wanted_for_ns = 100'000'000;
 
-// How long a turn of a request that waits is, how many it has at most, and how long none of its member has one after a
-// request got no room in its turns. A request that seems to have waited for longer than an hour counts another clock.
+// The length of a turn, the most turns of a request, and how long no request of its member has a turn after a request
+// got no room in its turns. A request that seems to have waited for more than an hour counts another clock.
 constexpr std::int64_t turn_ns = 100'000'000;
 constexpr int most_turns = 10;
 constexpr std::int64_t pause_after_turns_ns = 100 * turn_ns;
@@ -34,7 +34,7 @@ std::size_t membership::portion() const noexcept {
   return std::min(even, largest_portion) / unit * unit;
 }
 
-// Changes the total, then this slot. `pending` is not 0 while they differ.
+// Changes the total, then this slot. `pending` is not 0 while the two differ.
 bool membership::add(std::int64_t units) noexcept {
   PINFOLD_ASSERT(mine_ != nullptr, "only a member with a slot changes the total");
   slot& mine = *mine_;
@@ -126,7 +126,7 @@ void membership::trim() noexcept {
   give_spare(0);
 }
 
-// Gives whole units back, but for `keep` bytes.
+// Gives back whole units, and keeps at least `keep` bytes.
 void membership::give_spare(std::size_t keep) noexcept {
   if (spare_ <= keep || !still_mine()) return;
   const auto units = (spare_ - keep) / unit;
@@ -148,7 +148,7 @@ bool membership::may_fit(std::size_t bytes) noexcept {
   return !left() && (fits() || (reclaim_sometimes() && fits()));
 }
 
-// The hint spares members a look at all slots while no member wants room. A hint of the past is taken away.
+// The hint saves members a check of all slots while no member wants room. Clears a hint that is over.
 bool membership::wanted() const noexcept {
   auto until = file_->wanted_until.load(std::memory_order_relaxed);
   if (until == 0) return false;
@@ -179,7 +179,7 @@ void membership::want(std::size_t bytes) noexcept {
   if (left() || !still_mine()) return;
   mine_->asked.store(bytes, std::memory_order_seq_cst);
   const auto limit = process_max();
-  if (bytes > limit || bytes_here() > limit - bytes) return;  // its own limit refuses it: others cannot help
+  if (bytes > limit || bytes_here() > limit - bytes) return;  // its own limit refuses it: other members cannot help
   const auto until = now_ns() + wanted_for_ns;
   mine_->wants_until.store(until, std::memory_order_seq_cst);
   file_->wanted_until.store(until, std::memory_order_seq_cst);
@@ -212,7 +212,7 @@ void membership::end_waiting(waiting_request& request) noexcept {
   list_waiting();
 }
 
-// A request that is not served in its turns must not keep others from theirs: it may ask for more than ever comes back.
+// A request that gets no room in its turns must not block the turns of others: it may want more than ever becomes free.
 waiting_request* membership::next_in_turn() const noexcept {
   if (now_ns() < no_turn_before_) return nullptr;
   auto* one = oldest_;
@@ -229,9 +229,8 @@ void membership::list_waiting() noexcept {
   if (shown == nullptr) mine_->wants_until.store(0, std::memory_order_seq_cst);
 }
 
-// Turns are the odd tenths of a second, so that requests that hold what the one with the turn waits for can go on
-// between them. Returns the slot whose request has waited for longest, for a tenth of a second at least; null if there
-// is none.
+// Returns the slot whose request has waited longest, for at least a tenth of a second; null if there is none. Turns are
+// the odd tenths of a second: in between, requests that hold the room that the request with the turn needs can proceed.
 const slot* membership::first_in_turn(std::int64_t now) const noexcept {
   if (left() || !wanted() || now / turn_ns % 2 == 0) return nullptr;
   const slot* first = nullptr;

@@ -61,7 +61,7 @@ result<std::uint64_t> units_of(std::size_t max_bytes) noexcept {
   return max_bytes / node::unit;
 }
 
-// Returns the object of this process, unless the account's name was removed since.
+// Returns the object of this process, unless the account's name has been removed.
 std::optional<result<std::shared_ptr<node_budget>>> open_here(std::string_view name, std::uint64_t max_units) {
   auto known = node::forks::watch().find(name);
   if (known == nullptr || !known->inside().still_named()) return std::nullopt;
@@ -152,7 +152,7 @@ bool node_budget::take(std::size_t bytes) noexcept {
   return true;
 }
 
-// What caches have taken with the same membership is theirs.
+// Gives back at most what `take` has taken: other room of the membership belongs to caches.
 void node_budget::give(std::size_t bytes) noexcept {
   auto taken = taken_.load(std::memory_order_seq_cst);
   while (!taken_.compare_exchange_weak(taken, taken - std::min(bytes, taken), std::memory_order_seq_cst)) {
@@ -177,8 +177,8 @@ std::vector<node_budget_member> node_budget::members() const {
   return members_in(inside_->shared(), [&](const node::slot& one) { return inside_->has_ended(one); });
 }
 
-// Memory that a cgroup has in use may be what is registered next, so that memory.max limits as a whole; its room is for
-// people to read.
+// The next registration may pin memory that the cgroup already uses, so the limit is memory.max as a whole; its free
+// room is only reported.
 node_budget_limits node_budget::limits() const noexcept {
   const detail::no_cancellation guard;
   const auto memlock = node::memlock_limit();

@@ -17,7 +17,7 @@ namespace pinfold::node {
 
 namespace {
 
-// Returns the number after `label`, at the beginning of a line.
+// Returns the number after `label` at the beginning of a line.
 std::size_t number_after(std::string_view text, std::string_view label, int base) noexcept {
   const auto line = text.find(label);
   if (line == std::string_view::npos) return 0;
@@ -36,12 +36,12 @@ bool may_lock_all(std::string_view status) noexcept {
 
 std::size_t number_in(const std::string& path, std::size_t otherwise) {
   const auto text = read_text(path.c_str());
-  std::size_t number = otherwise;  // "max" is no number
+  std::size_t number = otherwise;  // for "max", which is no number
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
 
-// Returns the path of the process's cgroup below the mount, of the line "0::/path"; without the slash at its end.
+// Returns the path of the process's cgroup below the mount, from the line "0::/path", without a slash at its end.
 std::string own_cgroup() {
   const auto text = read_text("/proc/self/cgroup");
   const auto line = text.starts_with("0::/") ? 0 : text.find("\n0::/");

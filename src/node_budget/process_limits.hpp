@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the system limits: RLIMIT_MEMLOCK, and memory.max of cgroups.
+/// Limits of the system: RLIMIT_MEMLOCK, and memory.max of cgroups.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ struct system_limit {
   std::size_t least_max = max;  ///< of several limits, of which `max` is the one with the least room
 };
 
-/// Returns RLIMIT_MEMLOCK, which does not limit a process with CAP_IPC_LOCK; and what is locked or pinned.
+/// Returns RLIMIT_MEMLOCK, which does not limit a process with CAP_IPC_LOCK, and the memory locked or pinned.
 [[nodiscard]] system_limit memlock_limit() noexcept;
 
-/// Returns the memory.max with the least room among this process's cgroup and those above it, of version 2.
+/// Returns the memory.max with the least room among this process's cgroup and those above it (cgroup version 2).
 [[nodiscard]] system_limit cgroup_limit() noexcept;
 
 }  // namespace pinfold::node

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Taking back the room of members that died, at whatever instruction.
+// Takes back the room of members that died, at whatever instruction.
 #include "node_budget/clock.hpp"
 #include "node_budget/membership.hpp"
 #include "node_budget/process.hpp"
@@ -27,7 +27,7 @@ struct dead_slots {
   }
 };
 
-// A program may close descriptors that it does not own, and lives on without the lock.
+// Returns whether the owner still runs: it may have closed a descriptor that it does not own, and so lost the lock.
 bool still_runs(const slot& one, std::uint64_t own_namespace) noexcept {
   const process_id owner{one.process.load(std::memory_order_seq_cst), one.started.load(std::memory_order_seq_cst),
                          one.stack.load(std::memory_order_seq_cst),
@@ -50,8 +50,8 @@ dead_slots lock_dead(const shared_file& file, const slot* mine, std::uint64_t ow
   return dead;
 }
 
-// Makes the total the sum of the living members' parts. Fails while a living member stands still in a change, or others
-// change it all the time.
+// Sets the total to the sum of the living members' parts. Fails while a living member has stopped in a change, or
+// others keep changing the total.
 bool leave_out(account& shared, const dead_slots& dead, bool& sunk) noexcept {
   auto word = shared.taken.load(std::memory_order_seq_cst);
   std::uint64_t sum = 0;
@@ -66,7 +66,7 @@ bool leave_out(account& shared, const dead_slots& dead, bool& sunk) noexcept {
   return exact && shared.taken.compare_exchange_strong(word, now.next(sum), std::memory_order_seq_cst);
 }
 
-// Lets others go on, unless the time has passed.
+// Lets other processes run, unless the time has passed.
 bool pause_before(std::int64_t until_ns) noexcept {
   constexpr std::chrono::microseconds pause{50};
   if (now_ns() >= until_ns) return false;
@@ -74,7 +74,7 @@ bool pause_before(std::int64_t until_ns) noexcept {
   return true;
 }
 
-// In this order, so that a slot without an owner has no part in the total, and is not changing.
+// Clears the owner last, so that a slot without an owner has no units and no pending change.
 void free_slot(slot& dead) noexcept {
   dead.units.store(0, std::memory_order_seq_cst);
   dead.waiting_since.store(0, std::memory_order_seq_cst);
@@ -90,14 +90,14 @@ bool has_ended(const shared_file& file, const slot& one, std::uint64_t own_names
   return !file.is_locked(&one) && !still_runs(one, own_namespace);
 }
 
-// One process at a time takes back: two would find each other's slots pending.
+// One process at a time takes room back: two would find each other's slots pending.
 bool membership::reclaim_now(std::int64_t until_ns) noexcept {
   bool sunk = false;
   while (!file_.try_lock(&file_->version))
     if (!pause_before(until_ns)) return false;
   const auto dead = lock_dead(file_, mine_, self_.namespace_inode);
   for (slot* one : dead.found())
-    one->pending.store(1, std::memory_order_seq_cst);  // before the total changes; any number says so
+    one->pending.store(1, std::memory_order_seq_cst);  // before the total changes; any nonzero value marks it
   bool left_out = dead.count == 0;
   while (!left_out) {
     left_out = leave_out(*file_, dead, sunk);
@@ -111,13 +111,13 @@ bool membership::reclaim_now(std::int64_t until_ns) noexcept {
   return left_out && sunk;
 }
 
-// Other members may be between two steps for as long as they lose the processor.
+// Retries for a while: another member may be between two steps for as long as it does not run.
 bool membership::reclaim() noexcept {
   constexpr std::int64_t longest_ns = 5'000'000;
   if (left()) return false;
   const auto asked = now_ns();
   const std::scoped_lock turn(reclaiming_);
-  if (tried_at_ >= asked) return false;  // another thread has, from the beginning to the end
+  if (tried_at_ >= asked) return false;  // another thread has tried since, from start to end
   const auto now = tried_at_ = now_ns();
   PINFOLD_ASSERT(now >= asked, "a try begins after it was asked for");
   reclaimed_at_.store(now, std::memory_order_relaxed);

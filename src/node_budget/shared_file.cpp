@@ -34,7 +34,7 @@ bool is_good(std::string_view name) noexcept {
   });
 }
 
-// Gives the file its memory, too: a write to a page that the file system has no room for would raise SIGBUS.
+// Also allocates memory for the file: otherwise a write would raise SIGBUS on a full file system.
 result<void> fill(const os::file& fresh, std::uint64_t max_units) noexcept {
   int native = EINTR;
   while (native == EINTR)
@@ -53,7 +53,7 @@ result<void> fill(const os::file& fresh, std::uint64_t max_units) noexcept {
   return {};
 }
 
-// Makes the file without a name and links it when it is whole, so that no process finds half an account. Success if
+// Makes the file without a name and links it when it is complete, so that no process finds half an account. Succeeds if
 // another process was faster.
 result<void> make(const std::string& path, std::uint64_t max_units) noexcept {
   const os::file fresh(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
@@ -90,8 +90,7 @@ int open_existing(const std::string& path) noexcept {
   return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
-// A mapping is a use of its open file, which a child of fork inherits: it would keep the locks. So the file is opened
-// once more for it.
+// Maps a separate open file: a child of fork(2) inherits the mapping, which would keep the locks of its open file.
 result<account*> map_apart(const os::file& locked) noexcept {
   std::array<char, 64> self{};
   std::snprintf(self.data(), self.size(), "/proc/thread-self/fd/%d", locked.number());
@@ -157,9 +156,9 @@ bool shared_file::is_locked(const void* one) const noexcept {
 }
 
 bool shared_file::lock(const void* one, bool take) const noexcept {
-  if (!file_.still_there()) return errno = EBADF, false;  // the program closed it: the number may be that of its own
+  if (!file_.still_there()) return errno = EBADF, false;  // the program closed it: the number may be another file's
   auto what = lock_on(one, take ? F_WRLCK : F_UNLCK);
-  // The kernel needs memory to unlock, too, and may have none (ENOLCK): a lock that stays makes all others wait.
+  // The kernel needs memory to unlock, too, and may have none (ENOLCK): a lock that stays blocks all other processes.
   for (int tries = take ? 1 : most_unlocks; ::fcntl(file_.number(), F_OFD_SETLK, &what) != 0;) {
     if (errno == EINTR) continue;
     if (--tries == 0) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The file of an account: made whole or not at all, checked, mapped; and the locks on its bytes.
+/// The file of an account: made completely or not at all, checked, mapped; and the locks on its bytes.
 #pragma once
 
 #include "node_budget/layout.hpp"
@@ -19,8 +19,8 @@ namespace pinfold::node {
 /// Returns the path of the account's file for the effective user. Throws `std::bad_alloc`. Error: `invalid_argument`.
 [[nodiscard]] result<std::string> path_of(std::string_view name);
 
-/// A mapped account. It assumes that no process of the same user truncates the file while it is mapped: an access
-/// beyond the end would raise SIGBUS.
+/// A mapped account. Assumes that no process of the same user truncates the file while it is mapped: an access beyond
+/// the end would raise SIGBUS.
 class shared_file {
  public:
   /// Opens the file; makes it, with this maximum, unless the maximum is 0. Errors as of `node_budget::open`.
@@ -32,17 +32,17 @@ class shared_file {
     return mapped_.get();
   }
 
-  /// Takes the lock on a slot, on opening (`magic`), or on taking back (`version`). Returns false with `errno` EAGAIN
-  /// while another open file has it, and with another value if the kernel refuses it. Locks belong to this open file:
-  /// the kernel drops them with its last descriptor.
+  /// Locks a slot, opening (`magic`), or taking back (`version`). Returns false with `errno` EAGAIN while another open
+  /// file has the lock, and with another value if the kernel refuses. Locks belong to this open file: the kernel drops
+  /// them with its last descriptor.
   [[nodiscard]] bool try_lock(const void* one) const noexcept { return lock(one, true); }
-  /// Returns false with `errno` if the kernel refuses that for 10 ms; the lock stays.
+  /// Returns false with `errno` if the kernel refuses for 10 ms; the lock then stays.
   bool unlock(const void* one) const noexcept { return lock(one, false); }
-  /// Whether another open file has that lock, or this one cannot know.
+  /// Returns whether another open file has that lock, or this one cannot find out.
   [[nodiscard]] bool is_locked(const void* one) const noexcept;
-  /// Whether the path names this file.
+  /// Returns whether the path refers to this file.
   [[nodiscard]] bool is_at(const std::string& path) const noexcept;
-  /// Closes the descriptor, and with it this process's use of the locks.
+  /// Closes the descriptor, and so ends this process's use of the locks.
   void close() noexcept { file_ = os::file(); }
 
  private:

@@ -26,7 +26,7 @@ sealed_arena::usage_info sealed_arena::usage() noexcept {
 namespace pools {
 
 // Never destroyed, because pools of static life give mappings back to it. A child does not inherit its parent's pieces,
-// and may inherit a mutex that no thread of the child unlocks: so it gets an arena of its own.
+// and may inherit a mutex that no thread of the child unlocks, so it gets an arena of its own.
 arena* arena::of_this_process() noexcept {
   static constinit std::atomic<arena*> current{nullptr};
   arena* found = current.load(std::memory_order_acquire);

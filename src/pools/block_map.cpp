@@ -48,7 +48,7 @@ std::uint32_t block_map::remove_free(std::uint32_t at) noexcept {
   return length;
 }
 
-// Makes a block free that is neither free nor marked, and merges it with its free neighbours.
+// Frees a block that is neither free nor marked, and merges it with its free neighbours.
 void block_map::merge(std::uint32_t at, std::uint32_t length) noexcept {
   PINFOLD_ASSERT(length > 0 && is(at, state::none), "a block is merged once, when it is free");
   if (at > 0 && is(at - 1, state::free)) {

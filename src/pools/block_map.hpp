@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Records which parts of a slab are allocated. All of it lies outside the slab, where no device writes.
+/// Records which parts of a slab are allocated. Lies outside the slab, where no device writes.
 #pragma once
 
 #include "pools/size_class.hpp"
@@ -19,18 +19,18 @@ class block_map {
  public:
   /// How many free blocks `take` may examine.
   enum class effort : std::uint8_t {
-    little,  ///< a few: sure to succeed only without alignment
-    sure,    ///< one, of a class that is sure to hold an aligned block
+    little,  ///< a few: certain to succeed only without alignment
+    sure,    ///< one, of a class that is certain to hold an aligned block
     all,
   };
 
   /// Throws `std::bad_alloc`. Requires at least one granule.
   explicit block_map(std::uint32_t granules);
 
-  /// Allocates `length` granules at a multiple of `alignment`, a power of 2. Returns nothing when it finds no room.
+  /// Allocates `length` granules at a multiple of `alignment`, a power of 2. Returns nothing if it finds no room.
   [[nodiscard]] std::optional<std::uint32_t> take(std::uint32_t length, std::uint32_t alignment, effort how) noexcept;
 
-  /// Returns the length of the allocation that begins at `at`, or 0 when none does.
+  /// Returns the length of the allocation that begins at `at`; 0 if there is none.
   [[nodiscard]] std::uint32_t allocated(std::uint32_t at) const noexcept;
 
   /// Frees the allocation that begins at `at`.
@@ -42,14 +42,14 @@ class block_map {
   /// Frees all resting blocks.
   void wake() noexcept;
 
-  /// Changes the length of the allocation that begins at `at` to `length` granules. Returns false when the block behind
+  /// Changes the length of the allocation that begins at `at` to `length` granules. Returns false if the block behind
   /// it is not free, or too short.
   [[nodiscard]] bool resize(std::uint32_t at, std::uint32_t length) noexcept;
 
-  /// Returns the class of the longest free block, or 0 when there is none.
+  /// Returns the class of the longest free block, or 0 if there is none.
   [[nodiscard]] unsigned longest() const noexcept { return filled_.highest(); }
 
-  /// Returns the lowest class of which every free block is sure to hold an aligned block of this length.
+  /// Returns the lowest class whose every free block holds an aligned block of this length.
   [[nodiscard]] static unsigned sure_class(std::uint32_t length, std::uint32_t alignment) noexcept {
     return class_of(rounded_up(length + alignment - 1));
   }

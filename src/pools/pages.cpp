@@ -34,7 +34,7 @@ constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
 
 void* at(std::uintptr_t address) noexcept { return reinterpret_cast<void*>(address); }
 
-// Returns 1 when all of it lies in huge pages, 0 when not, and -1 when the kernel cannot tell.
+// Returns 1 if all of it lies in huge pages, 0 if not, and -1 if the kernel cannot tell.
 int all_huge(const range& memory) noexcept {
   const detail::no_cancellation whole;
   const int map = ::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -78,15 +78,14 @@ result<range> reserve(std::size_t bytes, int protection) noexcept {
 result<range> mapper::obtain(std::size_t bytes, page_kind kind) noexcept {
   constexpr int readable_writable = PROT_READ | PROT_WRITE;
   if (kind != page_kind::hugetlb) return reserve(bytes, readable_writable);
-  // Not over a reservation: a failed mmap could remove the reservation all the same.
+  // Not over a reservation: a failed mmap could still remove the reservation.
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB;
   void* const got = ::mmap(nullptr, bytes, readable_writable, flags, -1, 0);
   if (got == MAP_FAILED) return fail_errno(errc::out_of_resources, errno, "too few free huge pages (vm.nr_hugepages)");
   return range{reinterpret_cast<std::uintptr_t>(got), reinterpret_cast<std::uintptr_t>(got) + bytes};
 }
 
-// Populates all pages now, before the caller relies on their kind, and so that a later write cannot find hugetlbfs
-// empty.
+// Populates all pages now: the caller relies on their kind, and a later write must not find hugetlbfs empty.
 result<void> mapper::fill(mapping& made) noexcept {
   void* const memory = at(made.memory.begin);
   const std::size_t bytes = made.memory.size();

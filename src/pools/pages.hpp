@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Maps memory from the system, and reports the kind of pages that it really got.
+/// Maps memory from the system, and reports the kind of pages that it got.
 #pragma once
 
 #include <pinfold/pools/options.hpp>
@@ -13,14 +13,14 @@ namespace pinfold::pools {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20U;
 
-/// Returns the system's small page, in bytes.
+/// Returns the size of the system's small pages, in bytes.
 [[nodiscard]] std::size_t small_page() noexcept;
 
 [[nodiscard]] constexpr std::size_t rounded(std::size_t bytes, std::size_t to) noexcept {
   return (bytes + to - 1) / to * to;
 }
 
-/// Returns the size of a mapping of `bytes` bytes, in pages of that kind, which is not `best`.
+/// Returns the size of a mapping of `bytes` bytes, in pages of that kind, which must not be `best`.
 [[nodiscard]] std::size_t bytes_as(std::size_t bytes, page_kind kind) noexcept;
 
 /// One mapping: readable, writable, populated, and zero unless `used_before`.
@@ -32,11 +32,11 @@ struct mapping {
   bool used_before = false;
 };
 
-/// Maps private memory of whole pages with that protection, aligned to the largest power of 2 that is neither above its
-/// size nor above 2 MiB.
+/// Maps private memory of whole pages with that protection, aligned to the largest power of 2 that exceeds neither its
+/// size nor 2 MiB.
 [[nodiscard]] result<range> reserve(std::size_t bytes, int protection) noexcept;
 
-/// Maps at least `bytes` bytes of private memory, of the first of the wanted kinds that the system gives, aligned as
+/// Maps at least `bytes` bytes of private memory, of the first wanted kind that the system provides, aligned as
 /// `reserve` does.
 class mapper {
  public:
@@ -61,7 +61,6 @@ class mapper {
   std::size_t bytes_;
 };
 
-/// Gives a mapping back to the system.
 void unmap(const range& memory) noexcept;
 
 }  // namespace pinfold::pools

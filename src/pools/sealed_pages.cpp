@@ -58,7 +58,7 @@ result<range> sealed_mapper::map_file(std::size_t bytes, page_kind kind) const n
   return range{reinterpret_cast<std::uintptr_t>(got), reinterpret_cast<std::uintptr_t>(got) + bytes};
 }
 
-// Keeps the memory from children: through the shared mapping they would see, and change, the parent's data.
+// Hides the memory from children, which would see, and change, the parent's data through the shared mapping.
 result<void> sealed_mapper::finish(const range& memory) noexcept {
   if (::madvise(reinterpret_cast<void*>(memory.begin), memory.size(), MADV_DONTFORK) != 0)
     return fail_errno(errc::unsupported, errno, "cannot exclude sealed memory from child processes");

@@ -30,7 +30,6 @@ inline constexpr unsigned class_count = 128;
   return shortest(at) == length ? length : shortest(at + 1);
 }
 
-/// A set of classes.
 class class_set {
  public:
   void insert(unsigned one) noexcept { words_[one / 64] |= bit(one); }

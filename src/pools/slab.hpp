@@ -13,7 +13,7 @@
 
 namespace pinfold::detail {
 
-/// Guarded by the pool's lock, except while only the thread that makes or unmakes it can reach it.
+/// Guarded by the pool's lock, except while only the thread that makes or frees it can reach it.
 struct slab {
   /// Throws `std::bad_alloc`.
   slab(const pools::mapping& mapped, bool is_sealed, bool for_one, std::size_t granule_bytes)
@@ -37,7 +37,7 @@ struct slab {
   std::size_t used = 0;  ///< bytes in allocations, or resting
   std::size_t allocations = 0;
   std::size_t leases = 0;
-  std::size_t resting = 0;  ///< bytes freed while there were leases
+  std::size_t resting = 0;  ///< bytes freed while a lease existed
   unsigned listed = 0;      ///< the class of free blocks under which the pool lists it; 0: not listed
   slab* previous = nullptr;
   slab* next = nullptr;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Allocations.
 #include "pools/slab_pool.hpp"
 
 #include "os/check.hpp"
@@ -15,7 +14,7 @@ namespace {
 using pools::block_map;
 
 constexpr std::size_t least_granule = 64;         // a cache line: a device's writes share no line with other data
-constexpr std::size_t most_granules = 1U << 20U;  // of a slab: bounds the size of its map
+constexpr std::size_t most_granules = 1U << 20U;  // in a slab: bounds the size of its map
 
 pool_options sensible(pool_options options) noexcept {
   constexpr std::size_t most = std::size_t{1} << 40U;
@@ -63,7 +62,7 @@ result<slab_grant> slab_pool::allocate(std::size_t bytes, std::size_t alignment)
   return grant(**made, 0, guard);
 }
 
-// Tries a block of just this size first, then one that is sure to hold an aligned block, then all.
+// Tries a block of exactly this size first, then one that is certain to hold an aligned block, then all.
 slab* slab_pool::take(const wish& what, std::uint32_t& at) noexcept {
   if (what.large) return take_large(what);
   const auto try_in = [&](slab* in, block_map::effort how) {
@@ -115,7 +114,7 @@ void slab_pool::hand_out(slab& in, std::size_t begin, std::size_t end, lock& gua
   if (options_.clear && dirty > begin) std::memset(data, 0, dirty - begin);
 }
 
-// Returns the slab of an allocation of that size, and its granule in `at`; null when there is none.
+// Returns the slab of an allocation of that size, and its granule in `at`; null if there is none.
 slab* slab_pool::owner_of(const void* data, std::size_t bytes, std::uint32_t& at) const noexcept {
   slab* const in = around(data);
   if (in == nullptr) return nullptr;
@@ -157,7 +156,7 @@ bool slab_pool::resize(void* data, std::size_t bytes, std::size_t wanted) noexce
   const std::uint32_t old = in->blocks.allocated(at);
   const std::uint32_t length = length_in(*in, wanted);
   if (length == old) return true;
-  // Under a lease the cut-off end would have to rest, so leaving it allocated is as good.
+  // Under a lease the cut-off end would have to rest, so it stays allocated instead.
   if (length == 0 || (length < old && in->leases > 0) || !in->blocks.resize(at, length)) return false;
   in->used = in->used - old * in->granule + length * in->granule;
   free_.place(*in);
@@ -165,8 +164,8 @@ bool slab_pool::resize(void* data, std::size_t bytes, std::size_t wanted) noexce
   return true;
 }
 
-// Returns a copy, so that a caller that asks about memory that is not allocated does not keep another thread from
-// giving its slab back.
+// Returns a copy, so that a caller with memory that is not allocated does not prevent another thread from giving its
+// slab back.
 std::optional<registration> slab_pool::registration_of(const void* data) const noexcept {
   lock guard(mutex_);
   const slab* const in = around(data);

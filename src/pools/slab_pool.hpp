@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The core of every pool: slabs from the system, registered through a driver, divided into allocations.
+/// The core of every pool: slabs from the system, registered by a driver, divided into allocations.
 #pragma once
 
 #include "pools/slab.hpp"
@@ -35,7 +35,7 @@ class optional_mutex {
 
 namespace pinfold::detail {
 
-/// Thread-safe if `synchronized`. Functions marked "unlocks" release the lock while the system or the driver works.
+/// Thread-safe if `synchronized`. Functions marked "unlocks" release the lock during calls of the system or the driver.
 class slab_pool {
  public:
   slab_pool(slab_driver driver, pool_options options, bool synchronized);
@@ -49,12 +49,12 @@ class slab_pool {
 
   [[nodiscard]] std::optional<registration> registration_of(const void* data) const noexcept;
   [[nodiscard]] slab* lease(const void* data) noexcept;
-  /// Ends a lease. Returns whether the pool object is gone and something stays that can never be freed.
+  /// Ends a lease. Returns whether the pool object is gone and something can never be freed.
   [[nodiscard]] bool release(slab& leased) noexcept;
 
   std::size_t trim() noexcept;
 
-  /// Called when the pool object is gone. Returns whether something stays that can never be freed.
+  /// Called when the pool object is gone. Returns whether something can never be freed.
   [[nodiscard]] bool end() noexcept;
 
   /// Keeps the core alive for the life of the process, like its slabs.
@@ -106,13 +106,13 @@ class slab_pool {
   std::vector<place> table_;             // by address
   pools::slab_list free_;
   slab* lingering_ = nullptr;  // chain: unregistered, but leased through the cache
-  std::size_t arriving_ = 0;   // places in `table_` reserved for slabs that are being made
+  std::size_t arriving_ = 0;   // slots in `table_` reserved for slabs that are being made
   std::size_t bytes_ = 0;      // of all slabs, including those that are being made
   std::size_t misuses_ = 0;
   bool ended_ = false;
   bool stays_ = false;                // something stays for good
   std::shared_ptr<slab_pool> self_;   // when kept for good
-  slab_pool* kept_before_ = nullptr;  // the core that was kept before, so that all of them stay reachable
+  slab_pool* kept_before_ = nullptr;  // the core kept before this one, so that all of them stay reachable
 };
 
 }  // namespace pinfold::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Making slabs and giving them back.
+// Makes slabs and gives them back.
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
 #include "pools/arena.hpp"
@@ -50,7 +50,7 @@ slab* slab_pool::around(const void* data) const noexcept {
   return found->begin <= address && address < found->is->mapping.memory.end ? found->is.get() : nullptr;
 }
 
-// Makes a slab for which room is reserved, and takes its first block at once, so that no other thread can take it.
+// Makes a slab, whose room is reserved, and takes its first block at once, so that no other thread can take it.
 result<slab*> slab_pool::grow(const wish& what, lock& guard) noexcept try {
   PINFOLD_ASSERT(guard.owns_lock(), "the caller holds the lock");
   const std::size_t bytes = what.large ? std::max(what.bytes, what.alignment) : options_.slab_bytes;
@@ -205,8 +205,7 @@ void slab_pool::keep_for_good(const std::shared_ptr<slab_pool>& core) noexcept {
   }
 }
 
-// An exception of the callback must not reach the destructor of a pool. The slabs stay whether the callback knows or
-// not.
+// An exception of the callback must not reach the destructor of a pool. The slabs stay in any case.
 void slab_pool::tell_abandoned() const noexcept try {
   if (!options_.abandoned) return;
   const no_cancellation whole;
