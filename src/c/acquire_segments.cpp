@@ -31,7 +31,7 @@ class aligned_handles {
   std::vector<std::uint64_t> all_;
 };
 
-/// Leases that are released at the end, unless they were handed out.
+/// Leases that are released at the end, unless the caller got them.
 class held_leases {
  public:
   /// Throws `std::bad_alloc`.

@@ -9,7 +9,7 @@
 #include <memory>
 
 struct pinfold_background {
-  pinfold_cache* const cache;  // only compared: it may be destroyed before
+  pinfold_cache* const cache;  // only compared: it may already be destroyed
   pinfold::detail::background_work work;
 };
 
@@ -39,7 +39,7 @@ result<pieces_asked> read_options(const pinfold_background_options* given) noexc
                       .pace = pace_of(known)};
 }
 
-// A callback of the registrar would wait for the call that it is in.
+// A callback of the registrar would wait for its own call.
 result<void> ticket_usable(const pinfold_background* ticket) noexcept {
   if (ticket == nullptr) return fail(errc::invalid_argument, "the ticket is null");
   if (callback::of(ticket->cache)) return fail(errc::in_use_conflict, "called from a callback of the same cache");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Caches over registrars and importers that are written in C++.
+/// Caches over the registrars and importers of the C++ library.
 #pragma once
 
 #include "c/cache.hpp"
@@ -34,7 +34,7 @@ template <class Make>
   return create(std::move(behind), options, cache);
 }
 
-/// Returns the importer that maps memory: that below, of a `releasing_importer`.
+/// Returns the importer that maps memory: for a `releasing_importer`, the one below it.
 template <class Importer>
 [[nodiscard]] Importer* innermost(Importer* importer) noexcept {
   return importer;
@@ -48,7 +48,7 @@ template <class Importer>
   return &importer->below();
 }
 
-/// Returns the importer's handle, which the caller may have at an odd address.
+/// Returns the importer's handle, which the caller may store at an unaligned address.
 template <class Importer>
 [[nodiscard]] typename Importer::handle_type copy_of(const void* handle) noexcept {
   typename Importer::handle_type copy;
@@ -56,7 +56,7 @@ template <class Importer>
   return copy;
 }
 
-/// Fills in what the importers of the library can do beside opening handles.
+/// Fills in the operations of the library's importers besides opening handles.
 template <class Importer>
 void add_questions(back_end& behind) noexcept {
   behind.allocation = [](const void* of, const void* handle) noexcept {
@@ -68,14 +68,14 @@ void add_questions(back_end& behind) noexcept {
   behind.add_window = [](void* of, const memory_window& window) noexcept -> result<void*> {
     const auto made = innermost(static_cast<Importer*>(of))->add_window(window);
     if (!made) return tl::unexpected(made.error());
-    return reinterpret_cast<void*>(*made);  // of a device, where it is a number
+    return reinterpret_cast<void*>(*made);  // for a device, an address as a number
   };
   behind.remove_window = [](void* of, const memory_window& window) noexcept {
     return innermost(static_cast<Importer*>(of))->remove_window(window);
   };
 }
 
-/// Returns what a cache over the importer needs. Throws `std::bad_alloc`.
+/// Returns the back end of a cache over the importer. Throws `std::bad_alloc`.
 template <class Importer>
 [[nodiscard]] back_end over_importer(Importer importer) {
   const auto own = std::make_shared<Importer>(std::move(importer));

@@ -14,11 +14,11 @@ namespace {
 
 thread_local constinit const callback* innermost_callback = nullptr;
 
-// Destroyed caches stay a while, so that a late call finds out. No lock: it could be held at a fork.
+// Destroyed caches stay for a while, to detect late calls. No lock: it could be held at a fork.
 constinit std::array<std::atomic<pinfold_cache*>, 256> ended{};
 constinit std::atomic<std::size_t> next_ended{0};
 
-// Returns the one that was destroyed longest ago.
+// Returns the cache that was destroyed longest ago.
 pinfold_cache* replace_oldest(pinfold_cache* by) noexcept {
   return ended[next_ended.fetch_add(1, std::memory_order_relaxed) % ended.size()].exchange(by,
                                                                                            std::memory_order_seq_cst);
@@ -111,7 +111,7 @@ int pinfold_destroy(pinfold_cache* cache) {
       detail::usable(cache->on()).has_value();  // in a child of fork(2), the parent's cache stays as it is
   cache->hits_at_once = false;
   cache->hits = &detail::hits_of(nullptr);
-  cache->attached.reset();  // waits until the thread that listens is out of the engine
+  cache->attached.reset();  // waits until the listener's thread has left the engine
   cache->engine.reset();    // callbacks meanwhile may still read its statistics
   cache->running = nullptr;
   const bool in_driver = here && cache->behind.owner.use_count() > 1;

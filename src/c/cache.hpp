@@ -20,28 +20,28 @@
 
 namespace pinfold::c {
 
-/// A registrar or importer, and what the C interface asks of it beside the driver table.
+/// A registrar or importer, and the calls that the C interface makes besides those of the driver table.
 struct back_end {
   detail::driver table{};
   std::shared_ptr<void> owner;                                      ///< of `table.self`
   registrar_limits (*limits)(const void* self) noexcept = nullptr;  ///< null for importers
-  /// Null unless the registrar identifies memory: returns whether the address still holds what was registered.
+  /// Null unless the registrar identifies memory: returns whether the address still holds the registered memory.
   bool (*still_is)(const void* self, const void* registration, const range& wanted) noexcept = nullptr;
-  /// Null for registrars: returns where the handle's memory is in its exporter.
+  /// Null for registrars: returns the range of the handle's memory in its exporter.
   result<range> (*allocation)(const void* self, const void* handle) noexcept = nullptr;
-  /// Null unless the importer can say whether it could open a handle.
+  /// Null unless the importer can check whether it could open a handle.
   result<void> (*can_open)(const void* self, const void* handle) noexcept = nullptr;
-  /// Null unless the importer has windows, as the next.
+  /// Null unless the importer has windows; so is the next member.
   result<void*> (*add_window)(void* self, const memory_window& window) noexcept = nullptr;
   result<void> (*remove_window)(void* self, const memory_window& window) noexcept = nullptr;
-  void (*used_by)(void* self, const pinfold_cache* cache) noexcept = nullptr;  ///< told before the first call
-  /// Null unless exporters may ask for memory back. Returns what keeps the cache in reach of the thread that listens to
-  /// them; may throw.
+  void (*used_by)(void* self, const pinfold_cache* cache) noexcept = nullptr;  ///< called before the first other call
+  /// Null unless exporters may request memory back. Returns an object that attaches the cache to the listener's thread;
+  /// may throw.
   std::function<result<std::shared_ptr<void>>(pinfold_cache* cache)> attach;
   const void* listener = nullptr;  ///< null unless it answers through a function of the application
 };
 
-/// Marks that this thread is in a callback of the cache, or of the listener of caches, while it lives.
+/// While it lives, marks that this thread is in a callback of the cache, or of the listener of caches.
 class callback {
  public:
   explicit callback(const void* of) noexcept;
@@ -49,7 +49,7 @@ class callback {
   callback& operator=(const callback&) = delete;
   ~callback();
 
-  /// Returns whether this thread is in a callback of the cache, which may have ended: it is not looked at.
+  /// Returns whether this thread is in a callback of the cache. Does not read the cache, which may have ended.
   [[nodiscard]] static bool of(const pinfold_cache* cache) noexcept;
   /// Returns whether this thread is in a callback of the cache, or of its listener.
   [[nodiscard]] static bool must_not_wait_for(const pinfold_cache& cache) noexcept;
@@ -70,17 +70,17 @@ PINFOLD_EXPORT int create(back_end behind, const pinfold_options* options, pinfo
 
 struct pinfold_cache {
   // Callbacks and late calls may read these while another thread destroys the cache.
-  std::atomic<const pinfold::detail::hit_view*> hits;  ///< after the end those that are never current
-  std::atomic<bool> hits_at_once{false};  ///< local memory that monitors see: a hit needs no other question
+  std::atomic<const pinfold::detail::hit_view*> hits;  ///< after the cache's end a view that is never current
+  std::atomic<bool> hits_at_once{false};               ///< local memory that monitors see: a hit needs no other check
   std::atomic<bool> ending{false};
   std::atomic<pinfold::detail::engine*> running{nullptr};                                ///< null after the end
   std::atomic<std::size_t> streams{0};                                                   ///< of chunks
   std::shared_ptr<std::atomic<bool>> made = std::make_shared<std::atomic<bool>>(false);  ///< the application has it
   bool local = false;
-  bool keeps = false;  ///< whether a monitor reports memory that goes
+  bool keeps = false;  ///< whether a monitor reports memory that goes away
   pinfold::detail::engine_handle engine;
   pinfold::c::back_end behind;
-  std::shared_ptr<void> attached;  ///< ends before the engine: until then a thread that listens may be in the cache
+  std::shared_ptr<void> attached;  ///< ends before the engine: until then the listener's thread may use the cache
 
   [[nodiscard]] pinfold::detail::engine* on() const noexcept { return running.load(std::memory_order_acquire); }
 
@@ -92,11 +92,11 @@ namespace pinfold::c {
 
 enum class kind : std::uint8_t { any, local, imported };
 
-/// Returns why a call must be refused: no cache, one that was destroyed or belongs to the parent of this process, or
-/// one of another kind.
+/// Returns why a call must be refused: no cache, a cache that was destroyed or belongs to the parent of this process,
+/// or one of another kind.
 [[nodiscard]] result<void> usable(const pinfold_cache* cache, kind wanted) noexcept;
 
-/// As `usable`; also refuses calls from a callback of the cache, which could wait for the call that it is in, and calls
+/// As `usable`; also refuses calls from a callback of the cache, which could wait for their own callback, and calls
 /// while the cache is being destroyed.
 [[nodiscard]] result<void> may_wait(const pinfold_cache* cache, kind wanted) noexcept;
 

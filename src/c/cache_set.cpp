@@ -32,7 +32,7 @@ struct cache_choices {
   pinfold_acquire_options each;
   std::vector<pinfold_lease> leases;
   std::vector<error> why;
-  std::vector<char> failed;  // each thread writes its own
+  std::vector<char> failed;  // each thread writes its own element
 
   void keep(std::size_t choice, pinfold_lease got) noexcept {
     leases[choice] = got;
@@ -110,7 +110,7 @@ result<void> acquire_set(std::span<pinfold_cache* const> caches, const void* add
   return {};
 }
 
-// A request for the memory makes a cache process what its monitors have reported.
+// A request for the memory makes a cache process its monitors' events.
 bool any_stale(std::span<pinfold_cache* const> caches, const pinfold_lease* leases, const void* address,
                std::size_t bytes, std::uint32_t access) noexcept {
   bool stale = false;
@@ -151,7 +151,7 @@ pinfold_lease pinfold_acquire_late(pinfold_cache* const* caches, size_t count, s
   }
   const pinfold_lease late = pinfold_acquire(caches[which], address, bytes, access);
   if (late.pin == 0 || !c::any_stale({caches, count}, leases, address, bytes, access)) return late;
-  static_cast<void>(pinfold_invalidate(caches[which], address, bytes));  // it may be of the memory before as well
+  static_cast<void>(pinfold_invalidate(caches[which], address, bytes));  // may be of the earlier memory as well
   static_cast<void>(pinfold_release(late));
   c::refuse(errc::stale_handle, "the memory was replaced since the set acquired it");
   return {};

@@ -13,16 +13,16 @@
 
 namespace pinfold::c {
 
-/// A copy of the functions, and what they are called with. Calls `finished` at the end of its cache.
+/// A copy of the functions, and their `self`. Calls `finished` at the end of its cache.
 template <class Calls>
 class callback_table {
  public:
-  /// Sets the cache whose callbacks these are. Without one, the application still owns `self`.
+  /// Sets the cache whose callbacks these are. Without a cache, the application still owns `self`.
   void serve(const pinfold_cache* cache) noexcept { cache_ = cache; }
 
  protected:
   callback_table(const Calls& calls, void* self) : calls_(calls), self_(self), name_(calls.name) {}
-  callback_table(callback_table&&) = default;  // the concept of a registrar asks for it
+  callback_table(callback_table&&) = default;  // required by the concept of a registrar
   callback_table& operator=(callback_table&&) = delete;
   ~callback_table() {
     pinfold_error failure{};
@@ -36,8 +36,8 @@ class callback_table {
   const pinfold_cache* cache_ = nullptr;
 };
 
-/// Makes a cache over a `Table` of the given functions, if `Table::check_calls` accepts them. `add` puts what only such
-/// a back end has into a `back_end`.
+/// Makes a cache over a `Table` of the given functions, if `Table::check_calls` accepts them. `add` fills in the
+/// members of `back_end` that only such a back end has.
 template <class Table, class Calls, class F>
 int create_over(const Calls* given, void* self, const char* malformed, const pinfold_options* options,
                 pinfold_cache** cache, F&& add) noexcept {

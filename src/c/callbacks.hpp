@@ -10,8 +10,8 @@
 
 namespace pinfold::c {
 
-/// Calls a function of the cache or listener `of`. Returns what `call` returns, and PINFOLD_E_DRIVER_ERROR if it
-/// throws: nothing unwinds through the engine, nor does a cancellation.
+/// Calls a function of the cache or listener `of`. Returns the result of `call`, and PINFOLD_E_DRIVER_ERROR if it
+/// throws: neither an exception nor a cancellation unwinds through the engine.
 template <class Call>
 [[nodiscard]] int called(const void* of, pinfold_error& failure, Call&& call) noexcept {
   const callback inside(of);

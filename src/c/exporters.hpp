@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The exporters of the C interface, and how its functions make objects.
+/// The exporters of the C interface, and functions that make its objects.
 #pragma once
 
 #include "c/failure.hpp"
@@ -25,10 +25,10 @@ struct pinfold_cuda_exporter {
 
 namespace pinfold::c {
 
-/// Returns the options that the PINFOLD_MEMFD_ bits of an exporter mean.
+/// Returns the options for the PINFOLD_MEMFD_ bits of an exporter.
 [[nodiscard]] result<memfd_exporter_options> memfd_options_of(std::uint32_t flags) noexcept;
 
-/// Stores what `make` returns in a new object at `*to`.
+/// Stores the result of `make` in a new object at `*to`.
 template <class Object, class Make>
 [[nodiscard]] int create_object(Object** to, Make&& make) noexcept {
   if (to == nullptr) return refuse(errc::invalid_argument, "there is no place for the object");
@@ -41,7 +41,7 @@ template <class Object, class Make>
   });
 }
 
-/// Copies a handle to `room` bytes of the caller's.
+/// Copies a handle to `room` bytes of the caller.
 template <class Handle>
 [[nodiscard]] int copy_handle(const Handle& from, void* to, std::size_t room) noexcept {
   if (to == nullptr || room != sizeof from)
@@ -50,8 +50,8 @@ template <class Handle>
   return PINFOLD_OK;
 }
 
-/// Copies as many handles as the caller has room for, and their number. `handle_of` returns the
-/// handle in one of the `items`.
+/// Copies as many handles as the caller has room for, and their number. `handle_of` returns the handle in one of the
+/// `items`.
 template <class Items, class HandleOf>
 [[nodiscard]] int copy_handles(const Items& items, HandleOf&& handle_of, void* to, std::size_t room,
                                std::size_t* count) noexcept {

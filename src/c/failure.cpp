@@ -13,9 +13,9 @@ namespace pinfold::c {
 namespace {
 
 thread_local constinit pinfold_error last{PINFOLD_OK, PINFOLD_NATIVE_NONE, 0, ""};
-thread_local constinit std::array<char, 256> last_text{};  // of a message that is not static
+thread_local constinit std::array<char, 256> last_text{};  // for a message that is not static
 
-// The codes are fixed for ever, so `errc` must keep its order, and new codes come last.
+// The codes never change, so `errc` must keep its order, and new codes come last.
 static_assert(code_of(errc::invalid_range) == PINFOLD_E_INVALID_RANGE &&
               code_of(errc::invalid_handle) == PINFOLD_E_INVALID_HANDLE &&
               code_of(errc::invalid_argument) == PINFOLD_E_INVALID_ARGUMENT &&

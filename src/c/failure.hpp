@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Failures as the C interface returns them: a code, and the rest for `pinfold_last_error` of the thread.
+/// Failures in the C interface: a code, and the details for the thread's `pinfold_last_error`.
 #pragma once
 
 #include "os/no_cancellation.hpp"
@@ -13,17 +13,17 @@
 
 namespace pinfold::c {
 
-/// Returns the PINFOLD_E_ code. The order of `errc` is fixed for ever.
+/// Returns the PINFOLD_E_ code. The order of `errc` never changes.
 [[nodiscard]] constexpr int code_of(errc code) noexcept { return -1 - static_cast<int>(code); }
 
 [[nodiscard]] pinfold_error as_c(const error& failure) noexcept;
 
-/// Returns what a callback returned, as an error; `otherwise` is the message if it gave none.
+/// Returns the result of a callback as an error; `otherwise` is the message if the callback gave none.
 [[nodiscard]] error from_callback(int code, const pinfold_error& described, const char* otherwise) noexcept;
 
 /// Makes the failure this thread's last one. Returns its code. Exported for the libraries of other registrars.
 PINFOLD_EXPORT int refuse(const error& failure) noexcept;
-/// As above, and puts `where` before the message.
+/// As `refuse`, with `where` before the message.
 int refuse_at(std::string_view where, const error& failure) noexcept;
 inline int refuse(errc code, const char* message) noexcept { return refuse({code, native_kind::none, 0, message}); }
 

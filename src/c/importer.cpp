@@ -37,7 +37,7 @@ class table_importer : public callback_table<pinfold_importer> {
     };
   }
 
-  /// Asks the application's `check`.
+  /// Calls the application's `check`.
   static result<range> allocation(const void* of, const void* handle) noexcept {
     const auto& own = *static_cast<const table_importer*>(of);
     std::uint64_t base = 0;
@@ -70,7 +70,7 @@ class table_importer : public callback_table<pinfold_importer> {
     pinfold_error failure{};
     const int code = called(own.cache_, failure, [&] { return own.calls_.open(own.self_, &plain, &made, &failure); });
     if (code != PINFOLD_OK) return tl::unexpected(from_callback(code, failure, "the importer's open failed"));
-    const range covered{made.base, made.base + made.bytes};  // the engine refuses less than it asked for, and closes it
+    const range covered{made.base, made.base + made.bytes};  // the engine refuses less than it requested, and closes it
     detail::opened as_bytes{covered, made.data, made.budget_bytes == 0 ? made.bytes : made.budget_bytes, {}};
     std::memcpy(as_bytes.object.bytes.data(), &made.registration, sizeof made.registration);
     return as_bytes;

@@ -16,7 +16,7 @@
 
 /// Leases on pieces, by address.
 struct pinfold_large {
-  /// A lease that C may see, too.
+  /// A lease that C may also access.
   struct piece_lease : pinfold::lease_base {
     explicit piece_lease(pinfold::lease_base&& taken) noexcept : lease_base(std::move(taken)) {}
     [[nodiscard]] pinfold_lease as_c() const noexcept { return {held(), address()}; }
@@ -28,9 +28,9 @@ struct pinfold_large {
 
   std::vector<piece> pieces;
 
-  /// Makes an empty one with room for so many pieces. Throws `std::bad_alloc`.
+  /// Makes an empty large lease with room for `count` pieces. Throws `std::bad_alloc`.
   [[nodiscard]] static std::unique_ptr<pinfold_large> with_room(std::size_t count);
-  /// Fills one that has the room.
+  /// Fills a large lease that has the room.
   void take(std::vector<pinfold::detail::held_part> parts) noexcept;
   /// Returns the number of the first piece that ends behind the address.
   [[nodiscard]] std::size_t first_behind(std::uintptr_t address) const noexcept;
@@ -41,7 +41,7 @@ namespace pinfold::c {
 inline constexpr std::size_t usual_piece = std::size_t{1} << 30U;
 inline constexpr std::size_t usual_first_piece = std::size_t{16} << 20U;
 
-/// What large leases and background registration have in common in their options.
+/// The options that large leases and background registration share.
 struct pieces_asked {
   std::size_t piece_bytes;
   std::uint32_t workers;

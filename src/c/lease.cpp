@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t acquire_flags = PINFOLD_PERSISTENT | PINFOLD_BYPASS | PINFOLD_FILE;
 
-// A bound, because another thread may keep freeing and reallocating the memory meanwhile.
+// A bound: another thread may keep freeing and reallocating the memory meanwhile.
 constexpr int most_identities = 16;
 
 result<options_of_request> read_options(const pinfold_acquire_options* given) noexcept {
@@ -41,7 +41,7 @@ const void* registration_in(const detail::record* one) noexcept {
   return registration_in(one, index::record_page::of(one).imported);
 }
 
-// Returns the record that the registration lies in; null if what is around it looks like no page of records.
+// Returns the record that the registration lies in; null if its surroundings do not look like a page of records.
 const detail::record* record_around(const void* registration) noexcept {
   if (reinterpret_cast<std::uintptr_t>(registration) < index::record_page::bytes) return nullptr;
   auto& page = index::record_page::of(registration);
@@ -56,7 +56,7 @@ const detail::record* record_around(const void* registration) noexcept {
   return registration_in(found, page.imported) == registration ? found : nullptr;
 }
 
-// The record that the lease pins; null if it is empty, or if the library sees that it was released.
+// Returns the record that the lease pins; null if the lease is empty, or if the library detects that it was released.
 const detail::record* record_of(pinfold_lease lease) noexcept {
   return lease.pin == 0 ? nullptr : detail::record_of(lease.pin);
 }
@@ -71,7 +71,7 @@ bool is_current(const pinfold_cache& cache, const detail::grant& held, const ran
   const auto& table = cache.behind.table;
   if (cache.behind.still_is(table.self, registration_in(detail::record_of(held.held)), wanted)) return true;
   detail::invalidate(cache.on(), {}, wanted);
-  static_cast<void>(give_back(held.held));  // closes it; if that fails, the entry is quarantined, and the sink told
+  static_cast<void>(give_back(held.held));  // closes it; if that fails, the entry is quarantined, and the sink notified
   return false;
 }
 
@@ -110,7 +110,7 @@ pinfold_lease as_lease(const result<detail::grant>& got) noexcept {
          is_access(access);
 }
 
-// A hit of the thread's hint.
+// A hit by the thread's hint.
 [[gnu::always_inline]] inline pinfold_lease hinted(const pinfold_cache* cache, const void* address, std::size_t bytes,
                                                    std::uint32_t access) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
@@ -132,7 +132,7 @@ pinfold_lease as_lease(const result<detail::grant>& got) noexcept {
   return acquire_slowly(cache, address, bytes, access, options);
 }
 
-// Whether the options say no more than what the driver is to get.
+// Whether the options hold nothing but the driver's argument.
 bool only_argument(const pinfold_acquire_options* options) noexcept {
   return options == nullptr || (options->size == sizeof *options && options->flags == 0);
 }
@@ -165,7 +165,7 @@ result<detail::request> import_request(const pinfold_cache& cache, std::uint64_t
   return detail::request{.peer = {peer}, .wanted = *wanted, .token = handle};
 }
 
-// No lease is not a failure.
+// Finding no lease is not a failure.
 pinfold_lease found(const pinfold_cache& cache, const detail::request& what) noexcept {
   if (cache.behind.still_is != nullptr && callback::of(&cache))
     return as_lease(fail(errc::in_use_conflict, "called from a callback of the same cache"));

@@ -23,7 +23,7 @@ namespace pinfold::c {
 
 namespace {
 
-// A registrar that identifies memory would have to be asked about each piece of a merged range.
+// A registrar that identifies memory would have to check each piece of a merged range.
 result<void> takes_many(const pinfold_cache* cache) noexcept {
   if (auto right = may_wait(cache, kind::local); !right) return right;
   if (cache->behind.still_is == nullptr) return {};
@@ -47,7 +47,7 @@ result<std::vector<detail::request>> requests_for(const pinfold_cache& cache, st
   return all;
 }
 
-// The first range of a merged one gets its pin, each further one a pin of its own.
+// The first range of a merged one gets its pin; each further range gets a pin of its own.
 void hand_out(std::span<const range> ranges, std::span<const std::uint32_t> member,
               std::span<const detail::grant> granted, std::vector<bool>& given, pinfold_lease* leases) noexcept {
   for (std::size_t i = 0; i < ranges.size(); ++i) {

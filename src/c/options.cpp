@@ -79,7 +79,7 @@ struct c_sink {
   const std::shared_ptr<const std::atomic<bool>> was_made;
 };
 
-// Years are as good as for ever.
+// Years count as for ever.
 milliseconds time_of(std::uint64_t count) noexcept {
   constexpr std::uint64_t most = std::uint64_t{1} << 40U;
   return milliseconds(static_cast<milliseconds::rep>(std::min(count, most)));
@@ -138,7 +138,7 @@ result<pinfold_options> read_options(const pinfold_options* given) noexcept {
   return known;
 }
 
-// Opens the node's budget that the options name, if they do.
+// Opens the node's budget that the options name, if any.
 result<cache_options> with_node_budget(cache_options to, const pinfold_options& from) {
   if (*from.node_budget == '\0') return to;
   auto opened = node_budget::open_text(from.node_budget);
@@ -147,7 +147,7 @@ result<cache_options> with_node_budget(cache_options to, const pinfold_options& 
   return to;
 }
 
-// Changes the caller's options by `change`, which returns them changed, or an error.
+// Changes the caller's options by `change`, which returns the new options, or an error.
 template <class Change>
 int change_options(pinfold_options* options, Change&& change) noexcept {
   int refused = PINFOLD_OK;

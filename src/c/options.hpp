@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Options of the C interface, and those of the engine.
+/// Converts options of the C interface to those of the engine.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -9,7 +9,7 @@
 
 namespace pinfold::c {
 
-/// Returns the options for a cache, whose sink is called as a callback of `cache`; null: the defaults.
+/// Returns the options for a cache, whose sink is called as a callback of `cache`. `given` null: the defaults.
 [[nodiscard]] result<cache_options> as_cpp(const pinfold_options* given, const pinfold_cache* cache);
 
 }  // namespace pinfold::c

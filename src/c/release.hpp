@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What both forms of the release protocol have in common in C.
+/// The common part of both forms of the release protocol in C.
 #pragma once
 
 #include "c/failure.hpp"
@@ -17,7 +17,7 @@ namespace pinfold::c {
 
 inline constexpr auto no_place = "there is no place for the result, or it has a wrong size";
 
-/// Returns whether the structure, which begins with its size, is there and long enough.
+/// Returns whether the structure, which begins with its size, exists and is long enough.
 template <class T>
 [[nodiscard]] bool has_room(const T* place) noexcept {
   return place != nullptr && place->size >= sizeof(T);
@@ -33,7 +33,7 @@ template <class T>
   return made;
 }
 
-/// Returns the message in bytes of the caller's.
+/// Returns the message in the caller's bytes.
 [[nodiscard]] inline result<release_message> message_in(const void* message, std::size_t bytes) noexcept {
   if (message == nullptr) return fail(errc::invalid_argument, "the message is null");
   return read_release_message({static_cast<const std::byte*>(message), bytes});

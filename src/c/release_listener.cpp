@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The importer's side of the release protocol, where the application carries the messages.
+// The importer's side of the release protocol, if the application carries the messages.
 #include "c/callbacks.hpp"
 #include "c/release.hpp"
 #include "c/releasing.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exporter's side of the release protocol, where the application carries the messages.
+// The exporter's side of the release protocol, if the application carries the messages.
 #include "c/release.hpp"
 #include "c/structure.hpp"
 #include "c/timeout.hpp"
@@ -24,7 +24,7 @@ namespace {
 
 static_assert(sizeof(release_message) == PINFOLD_RELEASE_MESSAGE_BYTES);
 
-/// Returns the numbers in a handle of the importer's, in `bytes`.
+/// Returns the numbers in a handle of the importer, given in `bytes`.
 template <class Importer>
 result<release_id> id_in(const void* bytes) {
   typename Importer::handle_type handle;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Caches of imports that let memory go when its exporter asks for it.
+/// Import caches that let memory go when its exporter requests it.
 #pragma once
 
 #include "c/built_in.hpp"
@@ -22,7 +22,7 @@ struct pinfold_release_listener {
 
 namespace pinfold::c {
 
-/// What the listener's thread calls of a cache, which waits for it in `pinfold_destroy`.
+/// The calls of the listener's thread into a cache, which waits for the thread in `pinfold_destroy`.
 class listened_cache {
  public:
   explicit listened_cache(const pinfold_cache* cache) noexcept : cache_(cache) {}
@@ -47,7 +47,7 @@ class listened_cache {
   release_listener::attachment attached_;
 };
 
-/// Fills in what a cache over the importer, with this listener, needs. Throws `std::bad_alloc`.
+/// Prepares the back end of a cache over the importer, with this listener. Throws `std::bad_alloc`.
 template <class Importer>
 void listen(back_end& behind, Importer importer, const release_listener& listener) {
   behind = over_importer(releasing_importer(std::move(importer), listener));
@@ -73,7 +73,7 @@ template <class Make>
   return create(std::move(behind), options, cache);
 }
 
-/// Makes a cache over the importer that `make`, which may throw, returns, with the listener that it is given.
+/// Makes a cache over the importer that `make`, which may throw, returns, with the given listener.
 template <class Make>
 [[nodiscard]] int create_carried(pinfold_release_listener* listener, const pinfold_options* options,
                                  pinfold_cache** cache, Make&& make) noexcept {
@@ -84,7 +84,7 @@ template <class Make>
   back_end behind;
   const int made = guarded([&]() -> result<void> {
     listen(behind, make(), listener->of);
-    // `user` is destroyed last: from then on the listener may be destroyed.
+    // `user` is destroyed last: then the listener may be destroyed.
     struct owners {
       std::shared_ptr<void> user, importer;
     };

@@ -12,7 +12,7 @@
 #include <utility>
 
 struct pinfold_restoration {
-  const pinfold_cache* const cache;  ///< compared only: it may be gone
+  const pinfold_cache* const cache;  ///< only compared: it may be destroyed
   pinfold::restoration running;
 };
 

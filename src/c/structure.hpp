@@ -10,11 +10,12 @@
 
 namespace pinfold::c {
 
-/// Longer structures than any version will have: a size that was never set.
+/// Longer than the structures of any version: a size beyond it was never set.
 inline constexpr std::size_t longest_structure = 4096;
 
-/// Copies the caller's structure into `known`, whose other members stay as they are. Returns false if there is none, if
-/// its size is less than `least` or no version's, or if it has more than this version knows and that is not 0.
+/// Copies the caller's structure into `known`, whose other members stay unchanged. Returns false if there is no
+/// structure, if its size is less than `least` or belongs to no version, or if the part that this version does not know
+/// is not 0.
 template <class T>
 [[nodiscard]] bool read(const T* given, T& known, std::size_t least = sizeof(T)) noexcept {
   static_assert(std::is_trivially_copyable_v<T> && std::is_same_v<decltype(T::size), std::size_t>);
@@ -29,7 +30,7 @@ template <class T>
   return true;
 }
 
-/// Copies the members that the caller's structure has room for. Returns false if it has no size.
+/// Copies the members for which the caller's structure has room. Returns false if it has no size.
 template <class T>
 [[nodiscard]] bool write(const T& known, T* to, std::size_t least = sizeof(T)) noexcept {
   if (to == nullptr || to->size < least) return false;

@@ -12,7 +12,7 @@
 
 namespace pinfold::c {
 
-/// Copies what fits, with a final 0. Returns the length of the whole text.
+/// Copies as much as fits, with a final 0. Returns the length of the whole text.
 inline std::size_t copy_text(std::string_view text, char* to, std::size_t room) noexcept {
   if (to == nullptr || room == 0) return text.size();
   const auto fits = std::min(text.size(), room - 1);
@@ -21,7 +21,7 @@ inline std::size_t copy_text(std::string_view text, char* to, std::size_t room) 
   return text.size();
 }
 
-/// Copies the text that `make` returns; if there is no memory for it, says so.
+/// Copies the text that `make` returns; without memory for it, copies a message about that.
 template <class Make>
 std::size_t write_text(char* to, std::size_t room, Make&& make) noexcept {
   try {

@@ -9,7 +9,7 @@
 
 namespace pinfold::c {
 
-/// Returns milliseconds that a signed number can count; the library shortens what is too long to wait for.
+/// Returns milliseconds within the range of a signed number; the library shortens timeouts that are too long.
 [[nodiscard]] inline std::chrono::milliseconds as_timeout(std::uint64_t given) noexcept {
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::min<std::uint64_t>(given, INT64_MAX)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that goes, closes, and what a cache tells about itself.
+// Invalidation, closes, and a cache's information about itself.
 #include "c/cache.hpp"
 #include "c/callbacks.hpp"
 #include "c/structure.hpp"
@@ -16,7 +16,7 @@ namespace pinfold::c {
 
 namespace {
 
-// Calls `what(engine, range)` if the cache and the range are right.
+// Calls `what(engine, range)` if the cache and the range are valid.
 template <class What>
 int on_range(const pinfold_cache* cache, kind wanted, std::uint64_t address, std::size_t bytes, What&& what) noexcept {
   if (auto right = usable(cache, wanted); !right) return refuse(right.error());
