@@ -22,10 +22,10 @@ enum class earlier_handler : std::uint8_t {
 /// call.
 ///
 /// The handler takes no lock and allocates nothing: it also works while the thread that it interrupts holds a mutex of
-/// a cache. It runs on the alternate signal stack if the thread has one, leaves `errno` as it was, and works in a child
-/// of fork(2). A signal that comes during a dump causes none. Afterwards the handler calls the earlier one, if there
-/// was one. A signal whose default action is to end the process for an error (SIGSEGV, SIGABRT, …) then ends it; others
-/// do not.
+/// a cache. It runs on the alternate signal stack if the thread has one, of which it needs 5 KiB beside what the kernel
+/// puts there. It leaves `errno` as it was, and works in a child of fork(2). A signal that comes during a dump causes
+/// none. Afterwards the handler calls the earlier one, if there was one. A signal whose default action is to end the
+/// process for an error (SIGSEGV, SIGABRT, …) then ends it; others do not.
 ///
 /// A second call for the same signal changes the directory. Any thread may call this. Errors: `invalid_argument` for a
 /// signal that cannot be handled, or a directory of more than 4000 bytes; `in_use_conflict` if the signal has a handler

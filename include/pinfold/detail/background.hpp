@@ -18,7 +18,7 @@
 
 namespace pinfold {
 
-/// What becomes of the registered part when background registration is cancelled.
+/// The policy for the registered part when background registration is cancelled.
 enum class cancel_policy : std::uint8_t {
   keep,       ///< the ticket keeps its leases on the part that is registered
   give_back,  ///< the ticket releases its leases; the cache keeps or closes the registrations, as after any release
@@ -32,12 +32,12 @@ enum class background_order : std::uint8_t {
 
 /// The thread that makes pages present, and their size.
 enum class prefault_choice : std::uint8_t {
-  none,        ///< the driver, as it pins them, and with many drivers on one thread at a time
-  pages,       ///< the worker that registers the piece, before: several workers do so in parallel
+  none,        ///< the driver makes them present as it pins them; many drivers do so on one thread at a time
+  pages,       ///< the worker does so before it registers the piece: several workers in parallel
   huge_pages,  ///< likewise, after it has advised the kernel to use transparent huge pages
 };
 
-/// How far background registration has come. The sums concern what the ticket has to register in all; a piece that
+/// The progress of background registration. The totals count everything that the ticket has to register. A piece that
 /// became stale counts as done until it is renewed.
 struct background_progress {
   std::size_t bytes_done = 0;    ///< registered, in bytes
@@ -58,16 +58,16 @@ namespace detail {
 /// Called with the bytes that are registered and the bytes in all.
 using bytes_progress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// How fast pieces are registered, and what precedes that.
+/// The rate of registration, the thread that prefaults, and the size of the first piece.
 struct pace_options {
   std::uint64_t bytes_per_second = 0;
   prefault_choice prefault = prefault_choice::none;
   std::size_t first_piece_bytes = 0;
 };
 
-/// What is to be registered, and how.
+/// The pieces to register, and how.
 struct background_plan {
-  request like;                      ///< of each piece, but for its range
+  request like;                      ///< the request for each piece, except its range
   std::vector<range> pieces;         ///< by address; they do not overlap
   std::vector<std::uint32_t> order;  ///< the pieces' numbers, in the order in which the workers take them
   unsigned workers = 1;
@@ -77,8 +77,8 @@ struct background_plan {
 };
 
 /// Cuts the piece that is registered first, so that its first part has at most `plan.pace.first_piece_bytes`, rounded
-/// down to 2 MiB. Changes nothing if that is no part of the piece, or if there would be more than `most_pieces` pieces.
-/// Throws `std::bad_alloc`.
+/// down to 2 MiB. Changes nothing if that part would be empty or the whole piece, or if there would be more than
+/// `most_pieces` pieces. Throws `std::bad_alloc`.
 void shorten_first_piece(background_plan& plan, std::size_t most_pieces);
 
 /// A registered piece, or a part of it.
@@ -101,13 +101,13 @@ struct held_part {
 
 class background_state;
 
-/// Ends the work as `background_registration`'s destructor says.
+/// Ends the work, as documented at `background_registration`'s destructor.
 struct PINFOLD_EXPORT background_closer {
   void operator()(background_state* ending) const noexcept;
 };
 
-/// Work in the background: the untyped `background_registration`, whose members these are. Thread-safe, but for moves
-/// and the destructor. A moved-from object returns `closed`.
+/// The untyped part of `background_registration`, with the same members. Thread-safe, except moves and the destructor.
+/// A moved-from object returns `closed`.
 class PINFOLD_EXPORT background_work {
  public:
   /// Starts the workers; `out_of_resources` if no thread can be started. Throws `std::bad_alloc`.

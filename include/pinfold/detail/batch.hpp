@@ -42,9 +42,9 @@ struct batch_plan {
 /// Called on the caller's thread, with the number of ranges that are done and the number of all.
 using batch_progress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Acquires all or nothing: for each range, a request like `like`. Returns the grants in the order of the ranges, of
+/// Acquires all ranges or none, each with a request like `like`. Returns the grants in the order of the ranges, of
 /// which there must be less than 2^32. The caller's thread first hits the entries that are live, without the shard's
-/// mutex. At most `workers` threads, the caller's included, acquire the rest. Each takes groups of at least
+/// mutex. At most `workers` threads, the caller's included, acquire the rest. Each thread takes groups of at least
 /// `together` ranges, from 1 to `most_in_group`; 1 if the driver opens one by one, so that every worker gets a share. A
 /// worker doubles its groups while they take a few microseconds.
 [[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine* on, const request& like,
@@ -62,8 +62,8 @@ class PINFOLD_EXPORT pipeline {
 
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Waits for the next grant. Returns `closed` after the last request, and after the first that failed: behind it the
-  /// registered pieces have gaps.
+  /// Waits for the next grant. Returns `closed` after the last request, and after the first that failed: the registered
+  /// pieces after it have gaps.
   [[nodiscard]] result<grant> next() noexcept;
 
  private:

@@ -36,7 +36,7 @@ struct alignas(std::max_align_t) registration {
   std::array<std::byte, std::max(max_imported_registration_bytes, max_registration_bytes)> bytes{};
 };
 
-/// What the caller says of memory while a thread registers it again. Set before the shards are asked, and read under
+/// Withdrawals of memory while `restore` registers it again. Set before a withdrawal visits the shards, and read under
 /// their mutexes.
 struct said_meanwhile {
   std::atomic<bool> withdrawn{false};    ///< no registration is made, or kept, for the request
@@ -76,23 +76,23 @@ struct opened {
   bool for_one_lease = false;  ///< serves no other request
 };
 
-/// A registrar, type-erased. The engine makes these calls on many threads at once, and holds no lock of its own
-/// meanwhile.
+/// A registrar, type-erased. The engine makes these calls on many threads at once, and holds no lock of its own during
+/// any of them but `invalidated`.
 struct driver {
   void* self;
   const char* name;
   std::size_t token_bytes;   ///< 0 for memory of this process
-  std::size_t object_bytes;  ///< of the registrar's object
+  std::size_t object_bytes;  ///< the size of the registrar's object
   bool allows_duplicates;
   result<range> (*check)(const void* self, const request& what) noexcept;  ///< validates; returns the range to open
   result<opened> (*open)(void* self, const open_request& what) noexcept;
   result<void> (*close)(void* self, const registration& object) noexcept;
   /// Opens several ranges with fewer driver calls; as many results as requests. Null if the driver cannot.
   void (*open_many)(void* self, std::span<const open_request> what, std::span<result<opened>> made) noexcept = nullptr;
-  bool cancellation_points = true;  ///< whether `check` or `open` may be one
-  /// Told of a registration whose memory is gone, before any later `open` there; under the engine's mutex. May be null.
+  bool cancellation_points = true;  ///< whether `check` or `open` may be a cancellation point
+  /// Called under the shard's mutex when a registration's memory is gone, before any later `open` there. May be null.
   void (*invalidated)(void* self, const registration& object) noexcept = nullptr;
-  /// Makes the importer call `to` for each mapping whose exporter ends, on a thread of the library. May be null.
+  /// Makes the importer call `to`, on a thread of the library, for each mapping whose exporter ends. May be null.
   void (*tell_ends)(void* self, std::function<void(peer_id, range, const void* token)> to) = nullptr;
   bool exclusive_in_process = false;  ///< whether `open` fails with `already_mapped` because of other caches
 };
@@ -103,14 +103,14 @@ struct grant {
   void* data = nullptr;
 };
 
-/// Destroys the engine as R42 says; the last lease frees the engine's memory.
+/// Shuts the engine down (R42); the end of the last lease frees its memory.
 struct PINFOLD_EXPORT engine_closer {
   void operator()(engine* closing) const noexcept;
 };
 using engine_handle = std::unique_ptr<engine, engine_closer>;
 
-/// Lets threads of the library call an engine after the call that started them. Keeps the engine's memory. Move-only;
-/// one thread at a time may move or destroy it. In a child of fork(2) it does nothing.
+/// Lets threads of the library call an engine after the call that started them has returned. Keeps the engine's memory.
+/// Move-only; one thread at a time may move or destroy it. In a child of fork(2) it does nothing.
 class PINFOLD_EXPORT background_use {
  public:
   background_use() noexcept = default;
@@ -122,8 +122,8 @@ class PINFOLD_EXPORT background_use {
   [[nodiscard]] static result<background_use> begin(engine* on) noexcept;
 
   /// A call in progress. The cache's destructor first stops new ones, and then waits for those in progress, at most
-  /// `drain_timeout`. After that they find the cache `closed`, and the back end lives until they end. A call must not
-  /// wait for anything but the engine.
+  /// `drain_timeout`. Calls that take longer find the cache `closed`, and the back end lives until they end. A call
+  /// must not wait for anything but the engine.
   class PINFOLD_EXPORT call {
    public:
     explicit call(const background_use& by) noexcept;
@@ -144,7 +144,7 @@ class PINFOLD_EXPORT background_use {
 
 // A moved-from cache has a null engine: each of these functions treats it like a closed cache.
 
-/// Returns whether the engine may keep registrations of local memory: a monitor reports memory that goes.
+/// Returns whether the engine may keep registrations of local memory, because a monitor reports memory that goes away.
 [[nodiscard]] PINFOLD_EXPORT bool keeps(const engine* on) noexcept;
 [[nodiscard]] PINFOLD_EXPORT std::string monitors_of(const engine* on);
 
@@ -184,7 +184,7 @@ PINFOLD_EXPORT result<void> finish_release(const record* unpinned) noexcept;
 /// Returns another pin on the record that `held` pins, counted in the entry.
 [[nodiscard]] PINFOLD_EXPORT pin pin_again(pin held) noexcept;
 PINFOLD_EXPORT void invalidate(engine* on, peer_id peer, range gone) noexcept;
-/// Marks the registrations there that earlier events have made stale, so that their leases say so.
+/// Marks the registrations there that earlier events have made stale, so that their leases read as `stale()`.
 PINFOLD_EXPORT void mark_stale(engine* on, range where) noexcept;
 /// Returns whether a lease of this cache is on a registration that touches the memory.
 [[nodiscard]] PINFOLD_EXPORT bool is_leased(const engine* on, const range& memory) noexcept;

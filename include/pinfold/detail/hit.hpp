@@ -102,8 +102,9 @@ template <asked_by Who = asked_by::acquire>
   return hinted_hit<Who>(in, in.key(begin), begin, end, need, [](const record&) { return true; });
 }
 
-/// Gives a pin back. Returns the record if a thread may wait for the release, or if the registration may have to be
-/// closed: the caller must then call `finish_release`. Otherwise returns null.
+/// Gives a pin back. Returns the record if a thread may wait for the release, if eviction passes over the entry until a
+/// release, or if the registration may have to be closed: the caller must then call `finish_release`. Otherwise returns
+/// null.
 [[nodiscard, gnu::always_inline]] inline const record* unpin(pin held) noexcept {
   if ((held & in_cell) == 0) [[unlikely]]
     return unpin_slowly(held);

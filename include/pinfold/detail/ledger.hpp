@@ -55,7 +55,7 @@ class PINFOLD_EXPORT ledger {
   /// if the kernel has no membarrier: then entries count all pins.
   [[nodiscard]] static ledger* of_this_thread() noexcept { return mine != &no_ledger ? mine : first_of_this_thread(); }
 
-  /// Returns this thread's ledger; null before that call, and when the thread is ending.
+  /// Returns this thread's ledger; null before the first `of_this_thread`, and when the thread is ending.
   [[nodiscard]] static ledger* if_there() noexcept { return mine != &no_ledger ? mine : nullptr; }
 
   /// Returns this thread's ledger, or, for a thread that has none, one without hints.
@@ -70,7 +70,7 @@ class PINFOLD_EXPORT ledger {
   [[nodiscard]] bool subtract(const record* one) noexcept { return change(one, std::uint64_t(-1), 0); }
 
   /// Moves this thread's pin from its cell to the record's slot, from where any thread can give it back without knowing
-  /// the cell. Returns false, and changes nothing, if the cell is another thread's, or the slot in use for another
+  /// the cell. Returns false, and changes nothing, if the cell is another thread's, or the slot is in use for another
   /// record.
   [[nodiscard]] bool move_to_slot(pin_cell& cell, const record* one) noexcept;
 
@@ -91,7 +91,7 @@ class PINFOLD_EXPORT ledger {
     hits_[cache].store(now, std::memory_order_relaxed);
     return now % sampling == 0;
   }
-  static constexpr std::uint64_t sampling = 512;  ///< more often slows hits by a third: threads share the counter
+  static constexpr std::uint64_t sampling = 512;  ///< a smaller value slows hits by a third: threads share the counter
 
   /// Counts a hit of a cache's `find`, which does not count as an acquire.
   void count_find(std::size_t cache) noexcept {
@@ -134,12 +134,12 @@ class PINFOLD_EXPORT ledger {
   static constexpr std::uint64_t bias = std::uint64_t{1} << (count_bits - 1);
   static constexpr std::size_t cell_count = 256;
   static constexpr std::size_t slot_count = 1024;
-  // A hint's word: the record's address, above a tag, bits of the key that the hint's place does not tell, so that a
-  // thread reads no useless record.
+  // A hint's word: the record's address above a tag. The tag has bits of the key that do not choose the hint's place,
+  // so that a thread reads no useless record.
   static constexpr unsigned tag_bits = 16;
   static constexpr std::size_t hint_count = 131072;  // a thread touches only those that it uses
 
-  ledger() noexcept;  // leaves the hints as they are: in zeroed memory
+  ledger() noexcept;  // does not write the hints: their memory is zeroed
   constexpr explicit ledger(std::nullptr_t) noexcept : taken_(false), hints_{} {}
 
   static std::uint16_t tag_of(std::uintptr_t key) noexcept { return static_cast<std::uint16_t>(key / hint_count); }
@@ -169,7 +169,7 @@ class PINFOLD_EXPORT ledger {
   std::array<std::atomic<std::uint64_t>, most_caches> finds_{};
   std::atomic<bool> taken_{true};
   ledger* next_ = nullptr;
-  std::array<std::uint64_t, hint_count> hints_;  // most of it is never touched by threads that hit few regions
+  std::array<std::uint64_t, hint_count> hints_;
 };
 
 }  // namespace pinfold::detail

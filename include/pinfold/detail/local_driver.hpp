@@ -46,7 +46,7 @@ class local_driver {
     std::memcpy(answer.object.bytes.data(), &made, sizeof made);
   }
 
-  // All requests of a group have the access of the batch, plus that that the engine added from entries around a
+  // All requests of a group have the access of the batch, plus access that the engine added from entries around a
   // request. Passes each run of equal access to the registrar in one call.
   static void open_many(void* self, std::span<const open_request> what, std::span<result<opened>> made) noexcept
     requires group_registrar<R>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Pages under a range. Not for users; it may change in any release. The first call opens /proc/self/maps and keeps the
-/// descriptor open for good.
+/// Pages under a range. Not for users; it may change in any release. The first call opens /proc/thread-self/maps and
+/// keeps the descriptor open for good.
 #pragma once
 
 #include <pinfold/export.hpp>

@@ -13,8 +13,8 @@ namespace pinfold::detail {
 
 /// A segment of a peer's memory.
 struct named_segment {
-  range where;         ///< in the peer
-  const void* handle;  ///< of the caller's
+  range where;         ///< its range in the peer
+  const void* handle;  ///< the caller's
 
   /// Returns the part of the range that lies in the segment.
   [[nodiscard]] range part_of(const range& wanted) const noexcept {

@@ -16,8 +16,8 @@ namespace pinfold::detail {
 
 /// The choices of one request in the order in which they are asked, in tiers: the choices of a tier are asked together.
 struct set_plan {
-  std::vector<std::size_t> order;  ///< numbers of choices
-  std::vector<std::size_t> ends;   ///< of each tier in `order`
+  std::vector<std::size_t> order;  ///< the numbers of the choices
+  std::vector<std::size_t> ends;   ///< the end of each tier in `order`
   std::size_t required = 0;        ///< how many must succeed
   bool may_fail = false;           ///< whether a choice that fails is skipped
   bool parallel = true;            ///< whether the choices of a tier are registered at the same time
@@ -28,7 +28,7 @@ struct set_plan {
 [[nodiscard]] PINFOLD_EXPORT result<set_plan> plan_set(const set_options& how, std::size_t choices,
                                                        std::span<const std::uint32_t> distances);
 
-/// What the set asks of one choice. No function may throw.
+/// The calls that a set makes on one choice. No function may throw.
 struct set_calls {
   void* self;                                              ///< passed to the functions
   bool (*find)(void* self, std::size_t choice);            ///< takes a lease if the memory is registered already

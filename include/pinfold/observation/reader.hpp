@@ -49,7 +49,8 @@ enum class process_state : std::uint8_t {
   stopped,  ///< it runs, and has not published for five periods and more: stopped by a signal, or without processor
             ///< time
   ended,    ///< it ended, and the page stayed: it was killed, or crashed
-  unknown,  ///< it is in another PID namespace, and has not published for five periods and more
+  unknown,  ///< it has not published for five periods and more, and /proc does not say whether it runs: it is in
+            ///< another PID namespace, or hidden, or this process has no descriptor left
 };
 
 /// One process.
@@ -120,7 +121,7 @@ class PINFOLD_EXPORT event_reader {
   [[nodiscard]] std::uint64_t lost() const noexcept;
 
   /// Asks the process to take call stacks for `gone` events, for this long from now on. Errors: the system's: it writes
-  /// to the page.
+  /// to the page; `invalid_handle` if another file has its name now.
   [[nodiscard]] result<void> want_stacks(std::chrono::nanoseconds how_long) noexcept;
 
  private:

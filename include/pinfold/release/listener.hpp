@@ -120,7 +120,8 @@ class PINFOLD_EXPORT release_listener {
 
   /// Counts a mapping that is about to be opened, and asks the exporter to admit it. Returns the number of the mapping.
   /// For `releasing_importer`. Errors: `stale_handle` (retired or freed), `peer_gone`, `timed_out`, `unsupported` (the
-  /// exporter does not take part; a forked child), `not_permitted`, `out_of_resources`.
+  /// exporter does not take part; a forked child), `not_permitted`, `out_of_resources`, `driver_error` (the exporter
+  /// has no memory).
   [[nodiscard]] result<std::uint64_t> begin_open(const release_target& what) noexcept;
 
   /// Ends the connections to exporters whose memory is not open here, and so frees their descriptors. Returns whether
