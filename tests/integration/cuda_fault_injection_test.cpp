@@ -148,6 +148,7 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
   const char* failing_ = "";
 };
 
+// In a short run each call of the driver fails with one of the codes in turn, else with each of them.
 TEST_P(cuda_faults, R10_R41_any_single_fault_leaks_nothing) {
   constexpr std::uint64_t full_length = 100'000;
   const std::size_t codes_a_call = model_steps() < full_length ? 1 : faults.size();

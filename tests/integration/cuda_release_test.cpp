@@ -220,7 +220,7 @@ class cuda_release : public ::testing::Test {
   child_process importer{import_memory};
 };
 
-/// Waits for at most 5 s.
+/// Waits for at most a minute.
 template <class Condition>
 bool soon(Condition holds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(ample);

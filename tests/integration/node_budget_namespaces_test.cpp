@@ -36,7 +36,7 @@ struct hello {
   bool opened = false;
 };
 
-/// Tries for 5 s: what kills a process of another namespace does not wait until it is dead.
+/// Tries for a minute: what kills a process of another namespace does not wait until it is dead.
 bool takes_all(node_budget& by) {
   const auto deadline = std::chrono::steady_clock::now() + 60s;
   do {

@@ -116,7 +116,7 @@ class replaced_pages {
     ASSERT_NE(at_, MAP_FAILED);
     fill();
   }
-  // Another thread's page may lie there for a moment.
+  // Memory of another thread may lie there for a moment, or for good.
   void map_again() {
     constexpr int most_tries = 1000;
     for (int tries = 0; tries < most_tries; ++tries, std::this_thread::yield())

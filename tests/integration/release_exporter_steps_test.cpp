@@ -80,7 +80,7 @@ std::vector<trial> all_trials() {
   return made;
 }
 
-/// Waits for at most 5 s.
+/// Waits for at most a minute.
 template <class Condition>
 bool soon(Condition holds) {
   const auto deadline = std::chrono::steady_clock::now() + ample;

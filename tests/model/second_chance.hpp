@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The eviction policy in its simplest form: the hand goes round, and spares each entry that was used since it last
-/// passed.
+/// The eviction policy in its simplest form: the hand goes round, spares each entry that was used since it last passed,
+/// and takes out each that is leased, until the next release.
 #pragma once
 
 #include <pinfold/statistics.hpp>

@@ -24,7 +24,7 @@ struct verbs : ::testing::Test {
     return {reinterpret_cast<std::uintptr_t>(memory.data()), reinterpret_cast<std::uintptr_t>(memory.data()) + bytes};
   }
 
-  // Returns whether a peer may do the operation on memory registered with these rights. Each call uses a new pair,
+  // Returns whether a peer may do the operation on memory registered with this access. Each call uses a new pair,
   // since a pair cannot be used after an error.
   bool peer_may(access_flags access, ibv_wr_opcode what) {
     auto registrar = device.registrar();

@@ -211,7 +211,7 @@ class meeting_place {
   const int wanted_;
   std::mutex mutex_;
   std::condition_variable all_here_;
-  int here_ = 0;  // guarded by mutex_
+  int here_ = 0;  // guarded by mutex_: calls until now
 };
 
 class meeting_registrar : public fake_registrar {

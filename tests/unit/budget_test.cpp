@@ -44,7 +44,7 @@ TEST(budget, R27_a_bypass_request_may_be_larger_than_the_whole_budget) {
 TEST(budget, R14_requests_that_bypass_a_full_budget_pass_each_lease_once) {
   static constexpr std::uintptr_t leases = 100;
   static constexpr std::uintptr_t requests = 1000;
-  static std::atomic<std::size_t> steps;  // two for each entry whose hits are stopped
+  static std::atomic<std::size_t> steps;  // at each lease that is set aside, and at each barrier
   local_fixture f({.max_count = leases, .full = when_full::bypass});
   std::vector<std::decay_t<decltype(*f.acquire(0, 1))>> held;
   for (std::uintptr_t i = 1; i <= leases; ++i) held.push_back(*f.acquire(i * 0x10000, i * 0x10000 + 0x1000));

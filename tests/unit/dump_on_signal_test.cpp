@@ -287,6 +287,7 @@ TEST_F(signal_dump, waits_for_no_pipe_and_writes_to_no_file_of_others) {
   });
 }
 
+// As small as SIGSTKSZ was for long, and is in many programs: 8 KiB, of which the kernel's frame takes 3.
 TEST_F(signal_dump, runs_on_a_small_alternate_stack) {
   if (sanitized) GTEST_SKIP() << "its code needs more of the stack";
   for (const bool writable : {true, false}) {
@@ -369,6 +370,7 @@ TEST_F(signal_dump, refuses_what_makes_no_sense) {
   EXPECT_EQ(dump_on_signal(SIGUSR2, std::string(4001, 'x')).error().code, errc::invalid_argument);
 }
 
+// In a program of its own: the process of all tests may have had its first cache.
 TEST_F(signal_dump, the_environment_names_signal_and_directory) {
   constexpr const char* again = "PINFOLD_TEST_FIRST_CACHE";
   if (::getenv(again) == nullptr) {

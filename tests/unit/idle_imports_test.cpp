@@ -16,7 +16,7 @@ constexpr std::uint64_t count = 500;
 struct idle_imports : ::testing::Test {
   static fake_handle make(fake_world& world, std::uint64_t i) { return world.allocate(1, 0x10000 * (i + 1), 64); }
 
-  /// Returns whether `done` becomes true within ten seconds. Calls nothing else.
+  /// Returns whether `done` becomes true within a minute. Calls nothing else.
   template <class Done>
   static bool comes(Done&& done) {
     const auto start = std::chrono::steady_clock::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A request that waits for another thread's open gets at least the rights that it asked for (R56), even when the driver
-// refuses the union of rights and the opener falls back to its own.
+// A request that waits for another thread's open gets at least the access that it requested (R56), even when the driver
+// refuses the united access and the opener falls back to its own.
 #include "support/fixtures/local_fixture.hpp"
 
 #include <algorithm>

@@ -14,7 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Holds the mutex for 20 µs, again and again, as threads do that find the budget full.
+// Holds the mutex for 20 µs, again and again, as threads do that find the budget full. Now and then sleeps with it, so
+// that the other thread gets a processor on a busy machine, though not the mutex.
 TEST(mutex, a_thread_that_locks_it_at_once_again_does_not_keep_it) {
   constexpr int turns = 20;
   constexpr int most = 5000 * turns;  // 40 to 200 rounds a turn here, beside 40 busy threads too

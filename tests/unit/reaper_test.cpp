@@ -21,7 +21,7 @@ std::uintptr_t nth(std::uintptr_t i) { return base + 2 * i * size; }
 
 void announce(std::uintptr_t begin, std::uintptr_t end) { announce_gone(reinterpret_cast<void*>(begin), end - begin); }
 
-/// Returns how long it took until `done` was true, at most ten seconds. Calls nothing else.
+/// Returns how long it took until `done` was true, at most a minute. Calls nothing else.
 template <class Done>
 std::chrono::milliseconds until(Done&& done) {
   const auto start = std::chrono::steady_clock::now();

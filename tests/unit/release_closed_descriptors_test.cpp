@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program closes descriptors that are not its own (closefrom(3)): the threads of the release protocol go on.
+// A program closes descriptors that are not its own (closefrom(3)), or may have none any more (RLIMIT_NOFILE 0): the
+// threads of the release protocol go on.
 #include "fd_passing/client.hpp"
 #include "release/server.hpp"
 #include "support/host/processor_time.hpp"

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Runs `body` in a forked child. Returns its answer, or -1 where it did not end within 10 s.
+/// Runs `body` in a forked child. Returns its answer, or -1 where it did not end within a minute.
 template <class Body>
 int in_forked_child(Body body) {
   const pid_t child = ::fork();

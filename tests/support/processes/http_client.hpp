@@ -45,7 +45,7 @@ class http_client {
     static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));
   }
 
-  /// Returns all that comes until the server closes, or says nothing for ten seconds.
+  /// Returns all that comes until the server closes, or says nothing for a minute.
   [[nodiscard]] std::string rest() const {
     std::string text;
     std::array<char, 65536> buffer{};

@@ -23,7 +23,7 @@ template <class Body>
   for (;;) ::syscall(SYS_exit, 0);  // pthread_exit would unwind the test's frames
 }
 
-/// Waits until the process's main thread has ended. Returns false where it does not within some seconds.
+/// Waits until the process's main thread has ended. Returns false where it does not within a minute.
 inline bool wait_for_end_of_main_thread(pid_t process) {
   for (int i = 0; i < 60'000; ++i) {
     std::ifstream from("/proc/" + std::to_string(process) + "/stat");

@@ -29,7 +29,7 @@ class prometheus_server {
  public:
   static bool is_installed() { return std::system("command -v prometheus >/dev/null") == 0; }
 
-  /// Starts it. The test has no other thread yet.
+  /// Starts it, and waits until it listens at a port that the kernel chose. The test has no other thread yet.
   prometheus_server(const std::string& folder, std::uint16_t scraped, const std::string& rules)
       : child_([&](line&) { return become(folder, scraped, rules); }), port_(port_in(log_in(folder))) {}
 

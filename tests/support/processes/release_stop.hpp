@@ -95,7 +95,7 @@ inline void limit_waits(line& to, std::chrono::seconds limit) {
     throw std::runtime_error("cannot limit the time of a receive");
 }
 
-/// Waits until the child has stopped itself. Returns false if it has not within 5 s.
+/// Waits until the child has stopped itself. Returns false if it has not within a minute.
 [[nodiscard]] inline bool stopped_itself(const child_process& child) {
   using namespace std::chrono_literals;
   const auto deadline = std::chrono::steady_clock::now() + 60s;

@@ -60,7 +60,7 @@ class tmux_terminal {
   /// Returns the lines that are seen.
   [[nodiscard]] std::string screen() const { return asked("capture-pane -p"); }
 
-  /// Waits some seconds until `text` is seen, or not seen any more. Returns whether it is so.
+  /// Waits a minute at most until `text` is seen, or not seen any more. Returns whether it is so.
   [[nodiscard]] bool shows(const std::string& text) const { return !shows_one_of({text}).empty(); }
   [[nodiscard]] bool hides(const std::string& text) const {
     return becomes([&](const std::string& seen) { return seen.find(text) == std::string::npos; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where the statistics pages of processes are.
+/// Where the statistics pages of processes are, and whose they are.
 #pragma once
 
 #include <cstddef>

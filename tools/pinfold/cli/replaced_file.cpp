@@ -34,7 +34,8 @@ class output_file {
     if (!name_.empty()) ::unlink(name_.c_str());
   }
 
-  // Returns the `errno` value of a failure, else 0.
+  // Returns the `errno` value of a failure, else 0. A file at RLIMIT_FSIZE is one: without the signal, which would end
+  // the tool before it removes the file.
   int write(std::string_view rest) noexcept {
     std::signal(SIGXFSZ, SIG_IGN);
     while (!rest.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold dump`: the caches and entries of another process.
+// `pinfold dump`: the caches and entries of another process, or of a core file.
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
 #include "cli/printable.hpp"

@@ -29,7 +29,7 @@ cuda_peer::cuda_peer(int device)
                   "cannot start a peer with GPU memory")) {
   const auto ready = reply_of<handle>(child_);
   if (!ready) explain(ready.error());
-  allow_many_files();
+  allow_many_files();  // each piece of shared memory can be one
 }
 
 pinfold::result<gpu_message> cuda_peer::provide(pinfold::cuda_memory_kind kind, std::size_t bytes) {

@@ -44,7 +44,7 @@ class gpu_owner {
 };
 
 result<gpu_owner> set_up(int device) {
-  allow_many_files();
+  allow_many_files();  // each piece of shared memory can be one
   auto exporter = pinfold::cuda_ipc_exporter::create();
   if (!exporter) return tl::unexpected(exporter.error());
   return gpu::start(device).map([&](auto used) { return gpu_owner(std::move(used), *std::move(exporter)); });

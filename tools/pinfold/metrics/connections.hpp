@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How long clients have been connected. A client that sends a byte now and then is never silent, and is cut by its
-/// age.
+/// How long clients have been connected. A client that sends a byte now and then is never silent, and one that does not
+/// read its answer keeps its connection: both are cut by their age.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 
 namespace tool {
 
+/// Connections that are not cut yet. To cut one is to shut it down: the server then closes it.
 class connections {
  public:
   /// More than `most` are never kept: the oldest one is cut.

@@ -30,7 +30,8 @@ struct recorded_file {
   std::uint64_t cut_lines = 0;         ///< of killed processes; skipped
 };
 
-/// Reads a trace that has at least one request, once: it may be a pipe. Throws `usage_failure` with the place of an
+/// Reads a trace that has at least one request, once: it may be a pipe. Tells on standard error of lines that were
+/// skipped. Throws `usage_failure` with the place of an
 /// error.
 [[nodiscard]] recorded_file read_recorded(const std::string& path, const cost_model* costs);
 
