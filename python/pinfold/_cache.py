@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What caches of local and of imported memory have in common: their life, upkeep, and what they tell."""
+"""The common part of caches of local and of imported memory: their life, upkeep, and information about them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SECONDS_FOR_THREADS_AT_EXIT = 5.0
 
 
 class State:
-    """What the end of a cache needs to know, and no reference to the cache."""
+    """The state that the end of a cache needs, without a reference to the cache."""
 
     def __init__(self, pointer: Any, calls_python: bool) -> None:
         self.pointer = pointer
         self.calls_python = calls_python
         self.ended = False
         self.inherited = False  # from the parent of this process: C refuses all calls
-        self.calls: list[int] = []  # threads that are in a call of the cache: it must not be destroyed meanwhile
+        self.calls: list[int] = []  # threads in a call of the cache, which must not be destroyed meanwhile
         self.leased: set[Any] = set()
         self.views: list[None] = []  # of imported memory, which must not be unmapped meanwhile
-        self.keeps: object = None  # what must live until the end of the cache
+        self.keeps: object = None  # must live until the end of the cache
 
     def wait_for_calls(self, until: float) -> bool:
         while self.calls and time.monotonic() < until:
@@ -41,8 +41,8 @@ class State:
 
 
 def _end(state: State) -> None:
-    """Destroys a cache that was collected, or that the process leaves behind: no callback may come after the interpreter's
-    end. Imported memory that nothing but views uses stays mapped, since the views may be used until then."""
+    """Destroys a cache that was collected, or that is left at the end of the process: no callback may run after the
+    interpreter has ended. Imported memory that only views use stays mapped, since they may be used until then."""
     state.ended = True
     if not state.wait_for_calls(time.monotonic() + _SECONDS_FOR_THREADS_AT_EXIT):
         return
@@ -87,8 +87,8 @@ def _entry(c: Any) -> Entry:
 
 
 class BaseCache(Owner):
-    """A cache. It is closed by `close`, at the end of a `with` statement, when it is collected, or at the latest when the
-    process ends."""
+    """A cache. `close` closes it; so does the end of a `with` statement, its collection, or at the latest the end of the
+    process."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class BaseCache(Owner):
         registration: Callable[[Any], Any],
         calls_python: bool = False,
     ) -> None:
-        """`create` makes the cache with C's options; `registration` converts what C's lease has."""
+        """`create` makes the cache with C's options; `registration` converts the registration of C's lease."""
         wanted = options or Options()
         c_options = wanted._to_c()
         made = ffi.new("pinfold_cache **")
@@ -175,7 +175,7 @@ class BaseCache(Owner):
         return Restoration(self, workers)
 
     def progress(self) -> None:
-        """Does the closes that are due. Raises the first error of a close."""
+        """Makes the closes that are due. Raises the first error of a close."""
         check(self._call(lib.pinfold_progress))
 
     def evict(self, count: int) -> int:
@@ -183,7 +183,7 @@ class BaseCache(Owner):
         return self._call(lib.pinfold_evict, count)
 
     def statistics(self) -> dict[str, int]:
-        """Returns the counters, by the names that docs/operate/tuning.md explains."""
+        """Returns the counters, under the names that docs/operate/tuning.md explains."""
         counters = ffi.new("pinfold_statistics *")
         counters.size = ffi.sizeof("pinfold_statistics")
         check(self._call(lib.pinfold_statistics_of, counters))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How the library calls Python: functions that live as long as the process, with a handle to the object that they serve.
+"""Callbacks of the library into Python: functions that live as long as the process, with a handle to the object served.
 
-cffi takes the interpreter's lock for a callback on any thread, and lets go of it around every call of the library. It
-makes each C function in writable code, which monitors distrust: so not before it is needed.
+cffi takes the interpreter's lock for a callback on any thread, and releases it around every call of the library. It
+makes each C function in writable code, which monitors distrust, so this module makes them only when they are needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def serve(what: object) -> Any:
 
 
 def finish(handle: Any) -> Any:
-    """Returns the object of the handle, which the library does not use any more."""
+    """Returns the object of the handle. The library no longer uses the handle."""
     what = ffi.from_handle(handle)
     _served.discard(handle)
     return what
@@ -47,7 +47,7 @@ _functions: list[Any] = []
 
 
 def callback(type_of: Callable[[], Any], **how: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
-    """Makes a function one that returns itself for C, with the type that `type_of` returns.
+    """Turns a function into one that returns its C form, with the type that `type_of` returns.
 
     An exception that leaves the function goes to `sys.unraisablehook`.
     """
@@ -72,19 +72,19 @@ def callback(type_of: Callable[[], Any], **how: Any) -> Callable[[Callable[..., 
 
 
 def member(structure: str, name: str) -> Callable[[], Any]:
-    """The type of a structure's member."""
+    """Returns the type of a structure's member."""
     return lambda: dict(ffi.typeof(structure).fields)[name].type
 
 
 class Call:
-    """One request of the application: its `argument`, and what the callbacks that it caused on any thread raised."""
+    """One request of the application: its `argument`, and the exceptions that its callbacks raised on any thread."""
 
     def __init__(self, argument: object, raised: Raised | None = None) -> None:
         self.argument = argument
         self.raised = Raised() if raised is None else raised
 
     def handle(self) -> Any:
-        """Returns what C gets, which the caller keeps as long as C may use it."""
+        """Returns the handle for C, which the caller keeps as long as C may use it."""
         return ffi.new_handle(self)
 
     @staticmethod

@@ -9,7 +9,7 @@ from pinfold._library import ffi
 
 
 class Held:
-    """A resource that its owner releases once, and that other objects and threads may hold beyond that.
+    """A resource that its owner releases once, and that other objects and threads may hold after that.
 
     Only single operations on lists and sets change it, so that a finalizer may run between any two statements.
     """
@@ -33,13 +33,13 @@ class Held:
             self._give_back()
 
     def release(self) -> None:
-        """Gives the resource back, or lets the last view of its memory do so. A second release does nothing."""
+        """Gives the resource back, or leaves that to the last view of its memory. A second release does nothing."""
         self._released = True
         if not self._holds:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Gives back what was not given back before."""
+        """Gives the resource back, unless that has happened."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -49,7 +49,7 @@ class Held:
         self.release()
 
     def hold_memory(self) -> None:
-        """As `hold`, for what reads or writes the memory until `drop_memory`."""
+        """As `hold`, for code that reads or writes the memory until `drop_memory`."""
         self.hold()
 
     def drop_memory(self) -> None:

@@ -11,7 +11,7 @@ SONAME = "libpinfold.so.0"
 
 
 def load(soname: str) -> Any:
-    """Loads a library for the life of the process: its threads and the finalizers of objects may run until then."""
+    """Loads a library for the life of the process: until then its threads and the finalizers of objects may run."""
     return ffi.dlopen(soname, ffi.RTLD_NOW | ffi.RTLD_NODELETE)
 
 

@@ -15,7 +15,7 @@ _WRITES = int(Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC)
 
 def locked(memory: object, access: int | None) -> tuple[Any, int]:
     """Returns the memory of a buffer, which its owner neither moves nor frees while the result lives, and the access to
-    ask for: by default all that the buffer allows."""
+    request: by default all that the buffer allows."""
     if access is not None:
         return _from_buffer(memory, bool(access & _WRITES)), access
     try:

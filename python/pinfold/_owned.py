@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 
 class Owner:
-    """Has one object of the library. `_free` frees it, once."""
+    """Owns one object of the library. `_free` frees it, once."""
 
     def _own(self, free: Callable[..., Any], *what: Any, at_exit: bool = False) -> None:
         self._free = weakref.finalize(self, free, *what)
@@ -17,7 +17,7 @@ class Owner:
         _owners.add(self)
 
     def _leave_to_parent(self) -> None:
-        """Is called in a child of fork: the object belongs to the parent, and its threads are not here."""
+        """Called in a child of fork: the object belongs to the parent, and the child does not have its threads."""
         self._free.detach()
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _SLICE_MS = 100  # so that signals are handled meanwhile
 
-# What threads of the library may still use that outlasted their tickets: how long, they do not tell.
+# Objects that threads of the library may still use after their tickets ended; the threads do not report their end.
 _outlasted: list[object] = []
 
 
 @dataclass(frozen=True)
 class BackgroundProgress:
-    """How far a registration has come."""
+    """The progress of a registration."""
 
     bytes_done: int
     bytes_total: int
@@ -78,7 +78,7 @@ class Background(Held, Owner):
 
     @property
     def progress(self) -> BackgroundProgress:
-        """How far the registration has come."""
+        """The progress of the registration."""
         now = ffi.new("pinfold_background_progress *")
         now.size = ffi.sizeof("pinfold_background_progress")
         check(self._ask(lib.pinfold_background_progress_of, now))
@@ -91,7 +91,7 @@ class Background(Held, Owner):
 
     @property
     def failure(self) -> tuple[BaseException, tuple[int, int]] | None:
-        """The first failure, and the address and length of the piece that it concerns."""
+        """The first failure, and the address and length of its piece."""
         failure, where = ffi.new("pinfold_error *"), ffi.new("pinfold_range *")
         if not self._ask(lib.pinfold_background_failure, failure, where):
             return None
@@ -102,19 +102,19 @@ class Background(Held, Owner):
         return bool(self._ask(lib.pinfold_background_is_ready, ffi.cast("void *", address), nbytes))
 
     def acquire(self, address: int, nbytes: int) -> LargeLease:
-        """Returns a lease of its own on memory that is ready, which outlives the ticket."""
+        """Returns a separate lease on memory that is ready; it outlives the ticket."""
         made = ffi.new("pinfold_large **")
         check(self._ask(lib.pinfold_background_acquire, ffi.cast("void *", address), nbytes, made))
         return LargeLease(self.cache, made[0], self._buffers)
 
     def parts(self, address: int, nbytes: int) -> list[Part]:
-        """Returns the parts of registrations that make up memory that is ready. They are valid while the ticket is."""
+        """Returns the parts of registrations that make up memory that is ready. They are valid as long as the ticket."""
         with self.acquire(address, nbytes) as lease:
             return lease.parts(address, nbytes)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits until no thread registers any more, at most `timeout` seconds. Raises the first failure, and what
-        `progress` raised."""
+        """Waits until no thread registers any more, at most `timeout` seconds. Raises the first failure, and the
+        exception of `progress`."""
         self._wait(timeout, lib.pinfold_background_wait)
 
     def wait_until_ready(self, end: int, timeout: float | None = None) -> None:
@@ -133,12 +133,12 @@ class Background(Held, Owner):
         return [(pieces[i].base, pieces[i].bytes) for i in range(found[0])]
 
     def renew(self) -> None:
-        """Registers in the background what is stale, and what a failure or a cancel left out."""
+        """Registers stale pieces in the background, and those that a failure or a cancel left out."""
         self._told.raised = None
         check(self._ask(lib.pinfold_background_renew))
 
     def take(self) -> LargeLease:
-        """Returns all leases as one, when everything is registered. The ticket is then empty."""
+        """Returns all leases as one if everything is registered. The ticket is then empty."""
         made = ffi.new("pinfold_large **")
         if self._ask(lib.pinfold_background_take, made):
             raise last_failure(self._call.raised)
@@ -148,7 +148,7 @@ class Background(Held, Owner):
         until = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
             left = until - time.monotonic()
-            running = self.progress.running  # before: what ends after the question is not its answer
+            running = self.progress.running  # first: a piece that ends after the query is not in its result
             code = self._ask(wait, *given, max(0, min(_SLICE_MS, int(left * 1000) if left < 1e6 else _SLICE_MS)))
             if code != Code.TIMED_OUT or left <= 0 or not running:
                 break
@@ -192,8 +192,8 @@ class _Cancel:
 
 
 def _end(ticket: Any, told: Progress, *used: object) -> int:
-    """Ends the ticket. What its threads use stays, if one of them is still in a driver or in the callback, or if the
-    library refuses because this is a callback of the cache."""
+    """Ends the ticket. Keeps the objects that its threads use if one of them is still in a driver or in the callback, or
+    if the library refuses because this is a callback of the cache."""
     told.stop = lambda: None
     called_by_its_thread = told.on_this_thread()
     code: int = lib.pinfold_background_end(ticket)

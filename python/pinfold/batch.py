@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Batch(Sequence[Lease]):
-    """Leases in the order of the buffers. Each can be released by itself; a `with` statement releases all."""
+    """Leases in the order of the buffers. Each can be released separately; a `with` statement releases all."""
 
     def __init__(
         self, cache: BaseCache, memories: Sequence[object], access: int | None, workers: int, argument: object
@@ -35,7 +35,7 @@ class Batch(Sequence[Lease]):
         ]
 
     def release(self) -> None:
-        """Releases all that is not released yet. Raises the first error of a close."""
+        """Releases all leases that are not released yet. Raises the first error of a close."""
         failures: list[BaseException] = []
         for lease in self._leases:
             try:
@@ -62,7 +62,7 @@ class Batch(Sequence[Lease]):
 
 
 def all_locked(memories: Sequence[object], access: int | None) -> tuple[list[Any], int]:
-    """All buffers get the same access: to write only if all allow it."""
+    """Locks all buffers, for the same access: to write only if all allow it."""
     both = [locked(memory, access) for memory in memories]
     wanted = access if access is not None else int(Access.LOCAL_READ | Access.LOCAL_WRITE)
     for _, allowed in both:

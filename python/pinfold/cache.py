@@ -27,7 +27,7 @@ _acquire, _get_ident = lib.pinfold_acquire, threading.get_ident
 class Cache(BaseCache):
     """A cache of registrations of this process's memory, over a registrar in Python or one of the library's.
 
-    It learns by itself of memory that is freed, unmapped or replaced: docs/understand/monitors.md.
+    It detects memory that is freed, unmapped or replaced: docs/understand/monitors.md.
     """
 
     def __init__(self, registrar: Registrar, options: Options | None = None) -> None:
@@ -170,8 +170,8 @@ class Cache(BaseCache):
         argument: object = None,
     ) -> LargeLease:
         """Returns one lease on a buffer of any size, in pieces of at most `piece_bytes`, 0: 1 GiB. `workers`: threads that
-        register, the caller's included; 0: 4. `progress` is called with the bytes that are registered and the bytes in
-        all, on one thread at a time."""
+        register, the caller's included; 0: 4. `progress` is called with the registered bytes and the bytes in all, on one
+        thread at a time."""
         return _acquire_large(self, memory, access, piece_bytes, workers, file, progress, argument)
 
     def register_in_background(
@@ -191,9 +191,9 @@ class Cache(BaseCache):
         """Starts to register a buffer of any size, or each of a list of buffers, on threads of the library, and returns a
         ticket. `piece_bytes`: the largest piece, 0: 1 GiB. `workers`: threads that register, 0: 4. `prefault`: the
         thread that makes the pages present. `bytes_per_second`: the most that all threads begin to register in a second,
-        0: no limit. `first_piece_bytes`: the largest size of the piece that is registered first, 0: 16 MiB. `progress` is
-        called with the bytes that are registered and the bytes in all, on one of these threads at a time; an exception cancels
-        the registration, and `Background.wait` raises it."""
+        0: no limit. `first_piece_bytes`: the largest size of the piece that is registered first, 0: 16 MiB. `progress`
+        is called with the registered bytes and the bytes in all, on one of these threads at a time; an exception
+        cancels the registration, and `Background.wait` raises it."""
         memories = memory if isinstance(memory, (list, tuple)) else [memory]
         return Background(
             self,
@@ -210,7 +210,7 @@ class Cache(BaseCache):
         )
 
     def invalidate(self, address: int, nbytes: int) -> None:
-        """Tells the cache that memory is about to go. Only marks."""
+        """Invalidates memory that is about to be freed or unmapped. Only marks."""
         check(self._call(lib.pinfold_invalidate, ffi.cast("void *", address), nbytes))
 
     def unpersist(self, address: int, nbytes: int) -> None:
@@ -258,7 +258,7 @@ class Cache(BaseCache):
 
 
 def _members(structure: str, at: Any) -> dict[str, int] | None:
-    """Returns the members of a registration of the library's, pointers as addresses."""
+    """Returns the members of a registration of the library's registrars, pointers as addresses."""
     if not structure:
         return None
     found = ffi.cast(structure + " *", at)
@@ -266,12 +266,12 @@ def _members(structure: str, at: Any) -> dict[str, int] | None:
 
 
 def announce_gone(address: int, nbytes: int) -> None:
-    """Tells all caches of the process that memory is about to go."""
+    """Announces to all caches of the process that memory is about to be freed or unmapped."""
     lib.pinfold_announce_gone(ffi.cast("void *", address), nbytes)
 
 
 def dump_on_signal(signal: int, directory: str = "", *, chain: bool = False) -> None:
     """From now on the signal makes the library write all caches and entries as text, to `pinfold.PID.dump` in the
-    directory, or to standard error. It works while the process hangs: docs/operate/dump.md. `chain` calls an earlier handler
-    after the dump, instead of failing. That is one in C: a handler of the module `signal` has one there."""
+    directory, or to standard error. Works while the process hangs: docs/operate/dump.md. `chain` calls an earlier
+    handler in C after the dump, instead of failing; a handler of the module `signal` has one in C."""
     check(lib.pinfold_dump_on_signal(signal, os.fsencode(directory), lib.PINFOLD_DUMP_CHAIN if chain else 0))

@@ -18,7 +18,7 @@ from pinfold.lease import Lease
 
 
 class SetLease:
-    """Leases on one buffer, one of each chosen cache; None where a cache failed, or was not needed yet (`at`).
+    """Leases on one buffer, one of each chosen cache; None if a cache failed, or was not needed yet (`at`).
 
     A `with` statement releases all. Every member may be called on any thread.
     """
@@ -33,9 +33,9 @@ class SetLease:
         self._released = False
 
     def at(self, choice: int) -> Lease:
-        """Returns the lease of a choice, and registers now if the policy has left that for later. Raises STALE_HANDLE if
-        the memory was replaced since: the choices would not be on the same memory. Without a lease that is not released,
-        the memory cannot be compared: ValueError."""
+        """Returns the lease of a choice, and registers now if the policy has postponed that. Raises STALE_HANDLE if the
+        memory was replaced meanwhile: the choices would not be on the same memory. Raises ValueError if every lease is
+        released: the memory can then not be compared."""
         failure, found = self._failures[choice], self._leases[choice]
         if failure is not None:
             raise failure
@@ -47,7 +47,7 @@ class SetLease:
 
     @property
     def registrations(self) -> list[tuple[int, Any]]:
-        """The number of each cache that has a lease, and what its registrar made."""
+        """The number of each cache that has a lease, and the registration of its registrar."""
         return [
             (member, lease.registration)
             for member, lease in zip(self._members, self._leases)
@@ -56,12 +56,12 @@ class SetLease:
 
     @property
     def failures(self) -> list[tuple[int, Error]]:
-        """The number of each cache that failed, and why, caused by what a registrar in Python raised."""
+        """The number of each cache that failed, and its error, whose cause is the exception of a registrar in Python."""
         return [(member, why) for member, why in zip(self._members, self._failures) if why is not None]
 
     @property
     def pending(self) -> int:
-        """How many choices were not needed yet."""
+        """How many choices have not been needed yet."""
         return sum(lease is None and why is None for lease, why in zip(self._leases, self._failures))
 
     def release(self) -> None:
@@ -151,9 +151,9 @@ class CacheSet:
     ) -> SetLease:
         """Acquires the memory of a buffer, as `Cache.acquire` does, from all caches or from those that `members` numbers.
 
-        `required`: how many must succeed; 0: all that are asked, or else no lease is held. `near_margin`: caches at most
-        this much farther away than the nearest one are near, too. `distances`: of all caches of the set, for this memory.
-        `argument` reaches each registrar in Python that this call opens with.
+        `required`: how many must succeed; 0: all requested ones, otherwise no lease is held. `near_margin`: caches at
+        most this much farther away than the nearest one are near, too. `distances`: of all caches of the set, for this
+        memory. `argument` reaches each registrar in Python that this call opens with.
         """
         buffer, wanted = locked(memory, access)
         chosen = list(range(len(self._caches)) if members is None else members)
@@ -163,7 +163,7 @@ class CacheSet:
         return _acquire(got, policy, required, near_margin, near, argument)
 
     def invalidate(self, address: int, nbytes: int) -> None:
-        """Tells all caches that memory is about to go. Only marks."""
+        """Invalidates memory that is about to be freed or unmapped in all caches. Only marks."""
         for cache in self._caches:
             cache.invalidate(address, nbytes)
 
@@ -190,12 +190,12 @@ def _acquire(
                 empty._leases[i] = Lease(cache, ffi.new("pinfold_lease *", leases[i])[0], len(buffer), buffer)
             elif failures[i].code:
                 why = as_exception(failures[i], raised)
-                empty._failures[i] = why if isinstance(why, Error) else None  # others end the call
+                empty._failures[i] = why if isinstance(why, Error) else None  # other exceptions end the call
     ending = raised.ending()
     if ending is not None:
-        failure = ending  # though enough members may have succeeded
+        failure = ending  # even if enough members have succeeded
         with contextlib.suppress(Exception):
-            empty.release()  # a failed close stays with its cache, which tells the sink
+            empty.release()  # a failed close stays with its cache, which notifies the sink
     if failure is not None:
         raise failure
     return empty
@@ -207,7 +207,7 @@ def _pointers(caches: Sequence[Cache]) -> Any:
 
 @contextlib.contextmanager
 def _calls(caches: Sequence[Cache]) -> Iterator[None]:
-    """No cache can end meanwhile: as `Cache._call`, for several."""
+    """Keeps all caches alive meanwhile: as `Cache._call`, for several."""
     thread = threading.get_ident()
     entered = []
     try:
