@@ -14,9 +14,9 @@ from pinfold.errors import Raised, as_failure, check
 from pinfold.release import RetireReport, milliseconds, read_report, wait_in_slices
 
 Send = Callable[[int, bytes], object]
-"""Carries an answer, the bytes, to the exporter with that number. One that it raises for is passed again later. It runs on
-the threads that call the listener, and that release leases on or use caches over it, one call at a time. It may release
-leases and pass messages to the listener; an acquire from a cache over it raises IN_USE_CONFLICT there."""
+"""Carries an answer, the bytes, to the exporter with that number. If it raises, it gets the answer again later. Runs on the
+threads that call the listener, release leases, or use caches over it, one call at a time. It may release leases and pass
+messages to the listener; an acquire from a cache over it raises IN_USE_CONFLICT there."""
 
 
 class ReleaseId(NamedTuple):
@@ -35,7 +35,7 @@ class ReleaseId(NamedTuple):
 
 class ReleaseRegistry(Owner):
     """The exporter's record of the importers that hold its memory, by the numbers that the application gives its peers. An
-    importer counts from `lend` until it answers that it let the memory go, or until `died`."""
+    importer counts from `lend` until its answer that it let the memory go, or until `died`."""
 
     def __init__(self, exporter: int) -> None:
         """`exporter`: the number in the exporter's handles."""
@@ -50,13 +50,12 @@ class ReleaseRegistry(Owner):
         check(lib.pinfold_release_registry_add(self._registry, serial))
 
     def lend(self, serial: int, peer: int, pid: int = 0) -> None:
-        """Counts the peer as an importer: call it before the peer is sent the handle. Raises STALE_HANDLE for memory that
+        """Counts the peer as an importer: call it before sending the peer the handle. Raises STALE_HANDLE for memory that
         was not added, is retired, or was forgotten. `pid` is only reported."""
         check(lib.pinfold_release_registry_lend(self._registry, serial, peer, pid))
 
     def begin_retire(self, serial: int, timeout: float) -> None:
-        """Lends the memory to no further peer, and has a request for each importer. The importers are told the `timeout`
-        in seconds."""
+        """Stops lending the memory, and prepares a request for each importer, with the `timeout` in seconds."""
         check(lib.pinfold_release_registry_begin_retire(self._registry, serial, milliseconds(timeout)))
 
     def next_request(self, peer: int) -> bytes | None:
@@ -72,26 +71,26 @@ class ReleaseRegistry(Owner):
         check(lib.pinfold_release_registry_take_back(self._registry, peer, view, len(view)))
 
     def receive(self, peer: int, message: bytes) -> None:
-        """Processes a message that arrived from the peer. Raises INVALID_ARGUMENT for one that is damaged or is none, and
-        ignores what is no answer to this exporter."""
+        """Processes a message that arrived from the peer. Raises INVALID_ARGUMENT for a message that is damaged or not of
+        the protocol, and ignores messages that are no answers to this exporter."""
         view = ffi.from_buffer(message)
         check(lib.pinfold_release_registry_receive(self._registry, peer, view, len(view)))
 
     def died(self, peer: int) -> None:
-        """Removes the peer everywhere: its process has ended."""
+        """Removes the peer from all memory: its process has ended."""
         check(lib.pinfold_release_registry_died(self._registry, peer))
 
     def lost(self, peer: int) -> None:
-        """Notes that the peer cannot answer, though its process may run on: it still counts."""
+        """Records that the peer cannot answer, though its process may still run: it still counts."""
         check(lib.pinfold_release_registry_lost(self._registry, peer))
 
     def report(self, serial: int) -> RetireReport:
-        """Returns what is known now, without waiting. If no importer holds the memory, `all_let_go` is true: free it."""
+        """Returns the present report, without waiting. If no importer holds the memory, `all_let_go` is true: free it."""
         return self._wait(serial, 0)
 
     def wait(self, serial: int, timeout: float) -> RetireReport:
         """Waits until no importer holds the memory, at most `timeout` seconds, and returns the report. Another thread
-        passes on the answers meanwhile."""
+        must pass on the answers meanwhile."""
         return wait_in_slices(lambda ms: self._wait(serial, ms), timeout)
 
     def forget(self, serial: int) -> None:
@@ -107,7 +106,7 @@ class ReleaseRegistry(Owner):
 
 
 class _Listener(Owner):
-    """What the caches over a listener keep of it: collected after them."""
+    """The part of a listener that the caches over it keep: collected after them."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
@@ -136,14 +135,14 @@ class ReleaseListener:
 
     def receive(self, message: bytes) -> None:
         """Processes a message that arrived from an exporter: invalidates the memory in the caches, closes it unless it is
-        leased, and answers. Raises what `send` raised, as the cause of an `Error`, although the message is processed;
-        INVALID_ARGUMENT for a message that is damaged or is none. Ignores answers."""
+        leased, and answers. Raises an exception of `send` as the cause of an `Error`, although the message is processed;
+        INVALID_ARGUMENT for a message that is damaged or not of the protocol. Ignores answers."""
         view = ffi.from_buffer(message)
         check(lib.pinfold_release_listener_receive(self._c.pointer, view, len(view)))
 
     def progress(self) -> None:
-        """Closes what can be closed of memory that exporters want back, and sends answers that are not sent yet. Call it
-        regularly, and after `send` failed. Raises what `send` raised, as the cause of an `Error`."""
+        """Closes memory that exporters have requested, if possible, and sends the unsent answers. Call it regularly, and
+        after `send` failed. Raises an exception of `send` as the cause of an `Error`."""
         check(lib.pinfold_release_listener_progress(self._c.pointer))
 
     def statistics(self) -> dict[str, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The numbers of the C interface, as enumerations. pinfold.h says what each means."""
+"""The numbers of the C interface, as enumerations. pinfold.h explains each."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class NativeKind(_Extensible):
 
 
 class Access(enum.IntFlag):
-    """What may be done with registered memory."""
+    """The access to registered memory."""
 
     LOCAL_READ = lib.PINFOLD_LOCAL_READ
     LOCAL_WRITE = lib.PINFOLD_LOCAL_WRITE
@@ -69,7 +69,7 @@ class Access(enum.IntFlag):
 
 
 class Monitor(enum.IntFlag):
-    """Monitors that tell a cache that memory of this process is gone."""
+    """Monitors that notify a cache when memory of this process is freed, unmapped or replaced."""
 
     AUTOMATIC = lib.PINFOLD_MONITOR_AUTOMATIC
     MANUAL = lib.PINFOLD_MONITOR_MANUAL
@@ -80,7 +80,7 @@ class Monitor(enum.IntFlag):
 
 
 class Full(enum.IntEnum):
-    """What an acquire does when the budget is used up and no entry is idle."""
+    """What an acquire does if the budget is used up and no entry is idle."""
 
     FAIL = lib.PINFOLD_FULL_FAIL
     WAIT = lib.PINFOLD_FULL_WAIT
@@ -88,7 +88,7 @@ class Full(enum.IntEnum):
 
 
 class Merge(enum.IntEnum):
-    """What is registered for a request that overlaps registrations."""
+    """The extent of the registration for a request that overlaps registrations."""
 
     NONE = lib.PINFOLD_MERGE_NONE
     RIGHTS = lib.PINFOLD_MERGE_RIGHTS
@@ -111,14 +111,14 @@ class Prefault(enum.IntEnum):
 
 
 class CancelPolicy(enum.IntEnum):
-    """What becomes of the registered part when a background registration is cancelled."""
+    """What a cancelled background registration does with its registered part."""
 
     KEEP = lib.PINFOLD_CANCEL_KEEP
     GIVE_BACK = lib.PINFOLD_CANCEL_GIVE_BACK
 
 
 class SetPolicy(enum.IntEnum):
-    """The order in which the caches of a set are asked."""
+    """The order in which the caches of a set are tried."""
 
     ALL = lib.PINFOLD_SET_ALL
     NEAR_FIRST = lib.PINFOLD_SET_NEAR_FIRST
@@ -126,7 +126,7 @@ class SetPolicy(enum.IntEnum):
 
 
 class RetireState(_Extensible):
-    """What became of retired memory."""
+    """The state of retired memory."""
 
     ASKING = lib.PINFOLD_RETIRE_ASKING
     LIMBO = lib.PINFOLD_RETIRE_LIMBO
@@ -136,7 +136,7 @@ class RetireState(_Extensible):
 
 
 class ReleaseAnswer(_Extensible):
-    """What an importer answered that was asked to let memory go."""
+    """The answer of an importer to the request to let memory go."""
 
     SILENT = lib.PINFOLD_RELEASE_SILENT
     LEASED = lib.PINFOLD_RELEASE_LEASED

@@ -17,7 +17,7 @@ _NAME, _VERSIONED_NAME = ctypes.c_char_p(b"dltensor"), ctypes.c_char_p(b"dltenso
 
 
 def _of_python(name: str, *types: Any) -> Any:
-    """Returns a function of the interpreter; its types come after that of the result."""
+    """Returns a function of the interpreter; its argument types follow the type of the result."""
     return ctypes.PYFUNCTYPE(*types)((name, ctypes.pythonapi))
 
 
@@ -73,15 +73,15 @@ def export(
     tensor.shape, tensor.strides = made.arrays
     where = int(ffi.cast("uintptr_t", managed))
     owner.hold_memory()
-    # Without a destructor, which would have to be in C: one in Python loses the exception of a consumer that fails, as the
-    # interpreter may run it while that is on its way. `sweep` does a destructor's work.
+    # Without a destructor, which would have to be in C: a destructor in Python loses the exception of a consumer that
+    # fails, as the interpreter may run it while it propagates the exception. `sweep` does the work of a destructor.
     capsule = made.capsule = _new(where, made.name, None)  # a reference of this function, until it returns
     _exports[where] = made
     return capsule
 
 
 def sweep() -> None:
-    """Lets go of what capsules hold that no consumer took."""
+    """Drops the tensors of capsules that no consumer took."""
     for where, made in list(_exports.items()):
         if made.is_abandoned():
             _let_go(where)

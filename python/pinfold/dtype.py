@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Types of elements, by the numbers of DLPack, and by the names that other interfaces have for them."""
+"""Types of elements, by the numbers of DLPack, and by the names in other interfaces."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from pinfold.constants import Code, NativeKind
 class Error(Exception):
     """A failure, with the code of the driver that caused it.
 
-    A registrar or an importer raises it to choose the code that the cache acts on.
+    A registrar or an importer raises it to choose the code of the failure for the cache.
     """
 
     def __init__(self, code: int, message: str = "", native_kind: int = NativeKind.NONE, native: int = 0) -> None:
-        super().__init__(code, message, native_kind, native)  # what pickle passes to the constructor
+        super().__init__(code, message, native_kind, native)  # the arguments that pickle passes
         self.code = Code(code)
         self.message = message
         self.native_kind = NativeKind(native_kind)
@@ -42,7 +42,7 @@ class Raised:
         self._latest = None
 
     def behind(self, failure: Any) -> tuple[BaseException | None, str]:
-        """Returns the exception if it became this failure, and its text. Without a message, the code has to do."""
+        """Returns the exception if it became this failure, and its text. Without a message, compares the code."""
         for raised, text, code, message in self._latest_first():
             if failure.code == code if message is None else failure.message == message:
                 return raised, text
@@ -81,7 +81,7 @@ of_thread = _OfThread()
 
 
 def as_exception(failure: Any, raised: Raised = of_thread) -> BaseException:
-    """Returns the exception for a pinfold_error: caused by that of a callback, or itself if it ends the program."""
+    """Returns the exception for a pinfold_error: caused by that of a callback, or that itself if it ends the program."""
     cause, text = raised.behind(failure)
     if cause is not None and not isinstance(cause, Exception):
         return cause  # KeyboardInterrupt, SystemExit
@@ -91,7 +91,7 @@ def as_exception(failure: Any, raised: Raised = of_thread) -> BaseException:
 
 
 def last_failure(raised: Raised = of_thread) -> BaseException:
-    """Returns the exception for the call that just failed on this thread; nothing may be called in between."""
+    """Returns the exception for the call that just failed on this thread; no call may come in between."""
     failure = as_exception(lib.pinfold_last_error(), raised)
     raised.clear()
     return failure
@@ -102,7 +102,7 @@ def check(code: int) -> None:
         raise last_failure()
 
 
-# The library keeps messages for ever, so there is a bounded number of them. The caller gets the exception's own text.
+# The library keeps messages for ever, so their number is bounded. The caller gets the exception's own text.
 _MOST_MESSAGES = 256
 _messages: dict[str, Any] = {}
 

@@ -30,8 +30,8 @@ def _free(pointer: Any, address: int) -> None:
 
 
 class MemfdBuffer(Held, Owner):
-    """A buffer that peers can import by its handle. `release` frees it: peers keep what they have mapped, and cannot open
-    it again. It stays while views of its memory, such as arrays, are alive, and is freed when it is collected."""
+    """A buffer that peers can import by its handle. `release` frees it: peers keep existing mappings, and cannot open it
+    again. Views of its memory, such as arrays, keep it alive; it is freed when it is collected."""
 
     def __init__(self, pointer: Any) -> None:
         super().__init__()
@@ -54,10 +54,10 @@ class MemfdBuffer(Held, Owner):
         return self.memory
 
     def retire_by(self, begin: Callable[[Any], Any]) -> None:
-        """Gives C's buffer to `begin`, which takes it over or raises: for exporters."""
+        """Passes C's buffer to `begin`, which takes it over or raises: for exporters."""
         if self._free.detach() is None:
             raise ValueError(f"{self!r} was released")
-        self._released = True  # from here on there are no new views
+        self._released = True  # no new views from here on
         _exported.pop(self.address, None)
         try:
             if self._holds:
@@ -77,9 +77,10 @@ class MemfdBuffer(Held, Owner):
 
 
 class MemfdExporter(Owner):
-    """An exporter of memory files. `peers_write`: importers may map the buffers for writing. `serve`: hand descriptors to
-    peers over a Unix socket, so that they need no right to ptrace this process. `release`: know which importers hold a
-    buffer, for `retire`. `limbo_bytes`: how much retired memory importers may keep alive after the deadline; None: 4 GiB.
+    """An exporter of memory files. `peers_write`: importers may map the buffers for writing. `serve`: pass descriptors to
+    peers over a Unix socket, so that they need no permission to ptrace this process. `release`: track which importers
+    hold a buffer, for `retire`. `limbo_bytes`: how much retired memory importers may keep alive after the deadline;
+    None: 4 GiB.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class MemfdExporter(Owner):
         return self.begin_retire(buffer, timeout).wait(timeout)
 
     def begin_retire(self, buffer: MemfdBuffer, timeout: float) -> Retirement:
-        """Begins what `retire` does, and returns a ticket to wait with."""
+        """Begins a retirement as `retire` does, and returns a ticket to wait with."""
         ticket = ffi.new("pinfold_retirement **")
 
         def begin(pointer: Any) -> None:
@@ -150,7 +151,7 @@ class CudaExporter(Owner):
         else:
             check(lib.pinfold_cuda_exporter_create(made))
         self._exporter = made[0]
-        # Its thread calls Python to free memory, which must not be after the interpreter's end.
+        # Its thread calls Python to free memory, which must not happen after the interpreter has ended.
         self._own(lib.pinfold_cuda_exporter_destroy, self._exporter, at_exit=release)
 
     def share(self, address: int, nbytes: int) -> bytes:
@@ -161,12 +162,12 @@ class CudaExporter(Owner):
 
     def retire(self, address: int, timeout: float, free: Callable[[], object]) -> RetireReport:
         """Retires the shared memory around the address as `MemfdExporter.retire` does. `free` frees the memory: it is
-        called once, on a thread of the library without a current context, when no importer holds the memory, for room,
-        or at the exporter's end. What it raises is the report's `failure`."""
+        called once, on a thread of the library without a current context, when no importer holds the memory, when room
+        is needed, or when the exporter ends. Its exception is the report's `failure`."""
         return self.begin_retire(address, timeout, free).wait(timeout)
 
     def begin_retire(self, address: int, timeout: float, free: Callable[[], object]) -> Retirement:
-        """Begins what `retire` does, and returns a ticket to wait with."""
+        """Begins a retirement as `retire` does, and returns a ticket to wait with."""
         ticket = ffi.new("pinfold_retirement **")
         call = FreeCall(free)
         try:
@@ -191,9 +192,9 @@ class CudaExporter(Owner):
 
 
 def announce_cuda_free(address: int, nbytes: int, timeout: float = 0.1) -> int:
-    """Says that the program is about to free that GPU memory: all exporters of the process forget what they shared
-    there, and those with `release` ask the importers to let it go. Waits until these have answered, for at most
-    `timeout`; returns how many still hold it. Programs over the CUDA adapter need not call it."""
+    """Announces that the program is about to free that GPU memory: all exporters of the process forget what they shared
+    there, and those with `release` ask the importers to let it go. Waits for their answers for at most `timeout`;
+    returns how many still hold it. The CUDA adapter calls it for programs that run over it."""
     holders = ffi.new("size_t *")
     check(lib.pinfold_cuda_announce_free(address, nbytes, milliseconds(timeout), holders))
     return int(holders[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a process needs to know of another one's tensor, as bytes."""
+"""The description of a tensor for another process, as bytes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Handle:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Handle:
-        """Raises INVALID_HANDLE for bytes that no handle has, that were damaged, or of another version."""
+        """Raises INVALID_HANDLE for bytes that are no handle, are damaged, or are of another version."""
         if len(data) < _HEAD.size + _CHECK.size or data[:7] != _MAGIC[:7]:
             raise _refused("too short, or of another kind")
         if data[7] != _MAGIC[7]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Place(enum.Enum):
-    """Where imported memory is."""
+    """The place of imported memory."""
 
     HOST = "host"
     CUDA = "cuda"
@@ -41,7 +41,7 @@ class ImportLease(Lease):
 
     @property
     def memory(self) -> memoryview:
-        """A view of the memory, for host memory; writable if the cache imports it so."""
+        """A view of the memory, for host memory; writable if the cache imports it for writing."""
         if self.cache.place is not Place.HOST:
             raise BufferError("this process cannot read the memory: it is not host memory")
         return self.view(self.address, self.nbytes, self.cache.writable)
@@ -89,7 +89,7 @@ class ImportCache(BaseCache):
         cls, create: Callable[[Any, Any], Any], options: Options | None, listener: ReleaseListener | None
     ) -> Self:
         made = cls.__new__(cls)
-        # At the process's end the cache is destroyed: later, `send` could be called without an interpreter.
+        # The end of the process destroys the cache: later, `send` could be called without an interpreter.
         BaseCache.__init__(made, create, options, lambda at: None, calls_python=listener is not None)
         made._state.keeps = listener and listener._c
         return made
@@ -107,8 +107,8 @@ class ImportCache(BaseCache):
     ) -> Self:
         """Makes a cache that imports the memory of memfd exporters. `writable`: map it for writing too, which the exporter
         must grant. `unsealed`: also open memory that a peer could truncate. `populate`: fault in all pages at the open.
-        `releasing`: let memory go when its exporter retires it; it must have been made with `release`. `listener`: let
-        memory go when an exporter asks the listener for it, over a channel of the application.
+        `releasing`: let memory go when its exporter, made with `release`, retires it. `listener`: let memory go when an
+        exporter asks the listener for it, over a channel of the application.
         """
         flags = (
             lib.PINFOLD_MEMFD_READ_WRITE * writable
@@ -177,7 +177,7 @@ class ImportCache(BaseCache):
         )
 
     def can_open(self, handle: bytes) -> None:
-        """Raises the error that says why the handle could not be opened now, before anything is tried: docs/use/handles.md."""
+        """Raises the error why the handle could not be opened now, without opening anything: docs/use/handles.md."""
         check(self._call(lib.pinfold_can_open, _bytes(handle), len(handle)))
 
     def add_window(self, window: Window) -> int:
@@ -188,7 +188,7 @@ class ImportCache(BaseCache):
         return int(ffi.cast("uintptr_t", address[0]))
 
     def remove_window(self, window: Window) -> None:
-        """Gives the addresses of the window back, in which nothing may be mapped."""
+        """Gives back the addresses of the window. Requires that nothing is mapped in it."""
         check(self._call(lib.pinfold_remove_window, window.raw()))
 
     def find(self, peer: int, handle: bytes, address: int, nbytes: int) -> ImportLease | None:
@@ -197,11 +197,11 @@ class ImportCache(BaseCache):
         return ImportLease(self, raw, nbytes, None) if raw.pin else None
 
     def invalidate(self, peer: int, address: int, nbytes: int) -> None:
-        """Tells the cache that a peer's memory is gone. Only marks."""
+        """Invalidates memory of a peer that is gone. Only marks."""
         check(self._call(lib.pinfold_invalidate_peer, peer, address, nbytes))
 
     def drop_peer(self, peer: int) -> None:
-        """Tells the cache that a peer has ended. Closes its idle entries; raises the first error of a close."""
+        """Handles the end of a peer: closes its idle entries. Raises the first error of a close."""
         check(self._call(lib.pinfold_drop_peer, peer))
 
 

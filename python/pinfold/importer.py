@@ -14,18 +14,18 @@ from pinfold.registrar import Served, close, finished, refused
 
 
 class Imported(NamedTuple):
-    """What an importer made of a handle."""
+    """The memory that an importer opened for a handle."""
 
     base: int
-    """The first address that was opened, in the exporter."""
+    """The first opened address, in the exporter."""
     nbytes: int
     """How many bytes; at least the allocation that `check` returned."""
     address: int
-    """Where `base` is in this process, or on its device."""
+    """The address of `base` in this process, or on its device."""
     registration: object = None
-    """What `ImportLease.registration` returns, and `close` gets back."""
+    """Returned by `ImportLease.registration`, and passed to `close`."""
     budget_bytes: int = 0
-    """What counts against the budget, at least `nbytes`. 0: `nbytes`."""
+    """The bytes that count against the budget, at least `nbytes`. 0: `nbytes`."""
 
 
 class Importer(abc.ABC):
@@ -43,7 +43,7 @@ class Importer(abc.ABC):
     host_memory: bool = False
     """Whether this process can read the memory at the addresses that `open` returns."""
     writable: bool = False
-    """Whether it can write it, too."""
+    """Whether this process can write it, too."""
 
     @abc.abstractmethod
     def check(self, handle: bytes) -> tuple[int, int]:
@@ -59,7 +59,7 @@ class Importer(abc.ABC):
         """Undoes an open. If it fails, it changes nothing, and is called again."""
 
     def finished(self) -> None:
-        """Is called when the cache does not need the importer any more."""
+        """Called when the cache no longer needs the importer."""
 
 
 def _bytes(to: Served, handle: Any) -> bytes:

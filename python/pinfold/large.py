@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of registered memory, as a device needs it."""
+    """A part of registered memory, in the form that a device needs."""
 
     address: int
     nbytes: int
@@ -28,7 +28,7 @@ class Part:
 
 
 class Progress:
-    """A function that is told the bytes that are registered and the bytes in all. Keeps the exception that it raised."""
+    """A function that gets the registered bytes and the bytes in all. Keeps the exception that it raised."""
 
     def __init__(self, function: Callable[[int, int], object] | None) -> None:
         self._function = function
@@ -37,7 +37,7 @@ class Progress:
         self._thread: int | None = None
 
     def handle(self) -> Any:
-        """Returns what C gets, which the caller keeps as long as C may use it."""
+        """Returns the handle for C, which the caller keeps as long as C may use it."""
         return ffi.new_handle(self) if self._function is not None else ffi.NULL
 
     def function(self) -> Any:
@@ -56,7 +56,7 @@ class Progress:
             self._thread = None
 
     def on_this_thread(self) -> bool:
-        """Returns whether the function runs, and has called this."""
+        """Returns whether this is called from the running function."""
         return self._thread == threading.get_ident()
 
 

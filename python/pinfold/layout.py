@@ -13,7 +13,7 @@ def contiguous(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def extent(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
-    """Returns the bytes from the first element to the end of the last. Raises ValueError where there is no such range."""
+    """Returns the bytes from the first element to the end of the last. Raises ValueError if there is no such range."""
     if len(shape) != len(strides) or itemsize < 1:
         raise ValueError(f"shape {tuple(shape)} and strides {tuple(strides)} do not describe an array")
     if any(one < 1 for one in shape):

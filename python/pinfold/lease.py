@@ -33,7 +33,7 @@ class Lease(Held):
 
     @property
     def address(self) -> int:
-        """Where the memory is in this process, or on the device."""
+        """The address of the memory in this process, or on the device."""
         return int(ffi.cast("uintptr_t", self._raw.data))
 
     @property
@@ -52,15 +52,15 @@ class Lease(Held):
 
     @property
     def covered(self) -> tuple[int, int]:
-        """The address and the length of what is registered: of this process, or of the exporter."""
+        """The address and the length of the registration: in this process, or in the exporter."""
         found = ffi.new("uint64_t[2]")
         check(self._ask(lib.pinfold_covered, found, found + 1))
         return found[0], found[1]
 
     @property
     def registration(self) -> Any:
-        """What the registrar's or importer's `open` returned. Of the library's registrars, the structure beside the C
-        function that makes the cache, as a dictionary."""
+        """The object that the registrar's or importer's `open` returned. For the library's registrars, the structure that
+        belongs to the C function that makes the cache, as a dictionary."""
         self.hold()
         try:
             return self.cache._registration(lib.pinfold_registration_of(self._raw))

@@ -8,9 +8,9 @@ from pinfold.errors import last_failure
 
 
 def open_metrics() -> str:
-    """Returns what the caches of this process publish (`PINFOLD_STATS=on` in the environment) as OpenMetrics 1.0, as it
-    was at most about 0.1 s ago. `docs/operate/metrics.md` lists the names. Any thread. Raises the library's error for ENOENT when
-    no cache publishes its statistics."""
+    """Returns the published statistics of this process's caches (`PINFOLD_STATS=on` in the environment) as OpenMetrics
+    1.0, at most about 0.1 s old. `docs/operate/metrics.md` lists the names. Any thread. Raises the library's error for
+    ENOENT if no cache publishes its statistics."""
     text = text_of(lib.pinfold_open_metrics)
     if not text:
         raise last_failure()

@@ -16,7 +16,7 @@ EACH = "int(void *, const pinfold_node_budget_member *)"
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A process that has an account open. `waiting_ms` is 0 while no request of it waits for room."""
+    """A process that has an account open. `waiting_ms` is 0 while none of its requests waits for room."""
 
     pid: int
     name: str
@@ -27,8 +27,8 @@ class Member:
 
 
 class NodeBudget(Owner):
-    """A membership in the account of that name: docs/use/node-budget.md. The first member gives the maximum. A process is a
-    member once; `separate` makes a membership of its own. With `pins`, RLIMIT_MEMLOCK and the cgroup's memory.max limit
+    """A membership in the account of that name: docs/use/node-budget.md. The first member sets the maximum. A process is a
+    member once; `separate` makes another membership. With `pins`, RLIMIT_MEMLOCK and the cgroup's memory.max limit
     this process's part, too. For a cache, pass it as `Options.node_budget`."""
 
     def __init__(
@@ -54,11 +54,11 @@ class NodeBudget(Owner):
         check(lib.pinfold_node_budget_take(self._budget, nbytes))
 
     def give(self, nbytes: int) -> None:
-        """Gives back room that was taken."""
+        """Gives back taken room."""
         check(lib.pinfold_node_budget_give(self._budget, nbytes))
 
     def trim(self) -> None:
-        """Gives back what is taken in advance and not used."""
+        """Gives back room that was taken in advance and is unused."""
         check(lib.pinfold_node_budget_trim(self._budget))
 
     @property
@@ -72,12 +72,12 @@ class NodeBudget(Owner):
 
     @property
     def used_bytes(self) -> int:
-        """What all members have taken."""
+        """The bytes that all members have taken."""
         return int(self._read().used_bytes)
 
     @property
     def bytes_here(self) -> int:
-        """What this membership uses, without what it took in advance."""
+        """The bytes that this membership uses, without those that it took in advance."""
         return int(self._read().bytes_here)
 
     def members(self) -> list[Member]:
@@ -104,7 +104,7 @@ class NodeBudget(Owner):
 
     @staticmethod
     def remove(name: str) -> None:
-        """Removes the name of an account. Its members go on with it."""
+        """Removes the name of an account. Its members keep using it."""
         check(lib.pinfold_node_budget_remove(name.encode()))
 
     def _read(self) -> Any:

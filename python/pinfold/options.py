@@ -16,7 +16,7 @@ from pinfold.node_budget import NodeBudget
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of a cache, in the meaning of docs/operate/tuning.md. None: the library's default.
+    """Options of a cache, as docs/operate/tuning.md explains them. None: the library's default.
 
     The members take precedence over the lines of `text` (`PINFOLD_MAX_BYTES=64M`), and these over the environment,
     which is read on request: the file that PINFOLD_CONFIG names, then the variables.
@@ -43,7 +43,7 @@ class Options:
     environment: bool = False
 
     def _to_c(self) -> Any:
-        """Returns the C structure. Its sink is served until the library, or `_withdraw`, says that it is not called."""
+        """Returns the C structure. Its sink is served until the library, or `_withdraw`, ends that."""
         c = ffi.new("pinfold_options *")
         check(lib.pinfold_options_init(c, ffi.sizeof("pinfold_options")))
         if self.environment:
@@ -79,6 +79,6 @@ class Options:
 
 
 def withdraw(c: Any) -> None:
-    """Forgets the sink of options that no cache was made with."""
+    """Forgets the sink of options without a cache."""
     if c.sink_self:
         finish(c.sink_self)

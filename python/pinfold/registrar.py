@@ -14,7 +14,7 @@ from pinfold.errors import as_failure, of_thread
 
 
 class OpenRequest(NamedTuple):
-    """What a registrar is asked to open."""
+    """The memory that a registrar must open."""
 
     address: int
     nbytes: int
@@ -28,14 +28,14 @@ class Registrar(abc.ABC):
 
     The cache calls it on many threads at once. `open` returns any object, which `Lease.registration` then returns and
     `close` gets back. To refuse, they raise `pinfold.Error`; another exception is a DRIVER_ERROR, MemoryError
-    OUT_OF_RESOURCES. The acquire or release that fails because of it is caused by that exception.
+    OUT_OF_RESOURCES. That exception is the cause of the error of the acquire or release.
     """
 
     name: str = "python"
     granularity: int = 0
     """Local access is rounded out to this power of two, at most a page. 0: a page."""
     max_bytes: int = 0
-    """The largest registration. 0: any."""
+    """The largest registration. 0: any size."""
     access: Access = Access(0)
     """All that the registrar can grant. 0: everything."""
 
@@ -48,16 +48,16 @@ class Registrar(abc.ABC):
         """Undoes an open. If it fails, it changes nothing, and is called again."""
 
     def open_many(self, requests: Sequence[OpenRequest]) -> Sequence[object]:
-        """Opens the ranges of a batch; returns for each what `open` returns, or an exception. Optional."""
+        """Opens the ranges of a batch; returns the result of `open`, or an exception, for each. Optional."""
         raise NotImplementedError
 
     def still_is(self, registration: Any, address: int, nbytes: int) -> bool:
-        """Returns whether the address still holds what was registered, for memory that no monitor sees. Optional: the
-        cache then uses no monitor, and asks on every hit."""
+        """Returns whether the address still holds the registered memory, for memory that no monitor sees. Optional: the
+        cache then uses no monitor, and calls this on every hit."""
         raise NotImplementedError
 
     def finished(self) -> None:
-        """Is called when the cache does not need the registrar any more."""
+        """Called when the cache no longer needs the registrar."""
 
 
 class Registrations:
@@ -93,7 +93,7 @@ def _request(c: Any) -> OpenRequest:
 
 
 def refused(raised: BaseException, call: str, request: Any, failure: Any) -> int:
-    """Returns the code of an open that raised, on a thread of the application or of the library."""
+    """Returns the code of an open that raised an exception, on a thread of the application or of the library."""
     caused_by = Call.of(request.argument)
     return as_failure(raised, call, failure, caused_by.raised if caused_by else None)
 

@@ -18,7 +18,7 @@ _SLICE_MS = 100  # so that signals are handled meanwhile
 
 @dataclass(frozen=True)
 class ReleaseHolder:
-    """An importer that still counts as one that has the memory open; release.h explains the members."""
+    """An importer that still counts as having the memory open; release.h explains the members."""
 
     connection: int
     pid: int
@@ -28,7 +28,7 @@ class ReleaseHolder:
 
 @dataclass(frozen=True)
 class RetireReport:
-    """What became of retired memory. `failure` is what the function that frees the memory raised."""
+    """The state of retired memory. `failure` is the exception of the function that frees the memory."""
 
     state: RetireState
     let_go: int
@@ -43,7 +43,7 @@ class RetireReport:
 
 
 class Retirement(Owner):
-    """A ticket for one retirement. Dropping it changes nothing: the retirement goes on."""
+    """A ticket for one retirement. Dropping the ticket does not affect the retirement."""
 
     def __init__(self, ticket: Any, exporter: Owner, raised: Raised) -> None:
         self._ticket = ticket
@@ -52,7 +52,7 @@ class Retirement(Owner):
         self._own(lib.pinfold_retirement_end, ticket)
 
     def report(self) -> RetireReport:
-        """Returns what is known now, without waiting."""
+        """Returns the present report, without waiting."""
         return self._wait(0)
 
     def wait(self, timeout: float) -> RetireReport:
@@ -105,7 +105,7 @@ class FreeCall:
         self.handle = serve(self)
 
     def withdraw(self) -> None:
-        """Is called when the library will not call the function."""
+        """Called when the library will not call the function."""
         finish(self.handle)
 
 
@@ -131,7 +131,7 @@ def exporter_options(flags: int, release: bool, limbo_bytes: int | None) -> Any:
 
 
 def milliseconds(timeout: float) -> int:
-    """Returns seconds as C's milliseconds. At most a day counts."""
+    """Returns seconds as C's milliseconds, at most a day."""
     return round(min(max(0.0, timeout), 86_400.0) * 1000)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Keys that peers are given, with generations by which a peer sees that its key was withdrawn."""
+"""Keys for peers, with generations by which a peer detects that its key was withdrawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pinfold.errors import check
 
 @dataclass(frozen=True)
 class RemoteKey:
-    """What a peer needs to reach memory, and to see whether it still may."""
+    """The data with which a peer accesses memory, and checks whether it still may."""
 
     address: int
     length: int
@@ -30,7 +30,7 @@ class RemoteKey:
 
     @classmethod
     def decode(cls, wire: bytes) -> RemoteKey:
-        """Reads a wire form. Raises INVALID_HANDLE if it is damaged or no key, UNSUPPORTED if it is of a later version."""
+        """Reads a wire form. Raises INVALID_HANDLE if it is damaged or not a key, UNSUPPORTED if its version is later."""
         token = ffi.new("pinfold_remote_key *")
         check(lib.pinfold_remote_key_decode(ffi.from_buffer(wire), len(wire), token))
         return _from_c(token)
@@ -44,7 +44,7 @@ class RemoteKey:
 
 
 class RemoteKeys(Owner):
-    """The table of the generations of the keys that this process has given away."""
+    """The table of the generations of the keys that this process has issued."""
 
     def __init__(self, slots: int = 1024) -> None:
         made = ffi.new("pinfold_remote_keys **")
@@ -59,19 +59,19 @@ class RemoteKeys(Owner):
         return _from_c(token)
 
     def withdraw(self, token: RemoteKey) -> None:
-        """Makes a token invalid for all readers of the table. Does not reach the device: release the lease, or free the
-        memory window, next. Raises STALE_HANDLE if that was done before."""
+        """Makes a token invalid for all readers of the table. Does not affect the device: next, release the lease, or free
+        the memory window. Raises STALE_HANDLE if the token was withdrawn before."""
         check(lib.pinfold_remote_key_withdraw(self._table, _to_c(token)))
 
     @property
     def words(self) -> bytes:
-        """A copy of the table, to be sent to peers."""
+        """A copy of the table, to send to peers."""
         first, count = self._where()
         return bytes(ffi.buffer(first, count * 8))
 
     @property
     def memory(self) -> tuple[int, int]:
-        """The address and the length of the table, to be registered for reading by peers. It stays there as long as this
+        """The address and the length of the table, to register for reading by peers. It stays there as long as this
         object."""
         first, count = self._where()
         return int(ffi.cast("uintptr_t", first)), count * 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Registering again, in the background, what `quiesce` closed."""
+"""Registers again, in the background, what `quiesce` closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RestoreProgress:
-    """How far a restoration is; pinfold.h explains the members."""
+    """The progress of a restoration; pinfold.h explains the members."""
 
     total: int
     restored: int
@@ -29,7 +29,7 @@ class RestoreProgress:
 
 
 class Restoration(Held, Owner):
-    """A restoration that goes on in the background. The end of a `with` statement waits for it; `close` stops it after the
+    """A restoration in the background. The end of a `with` statement waits for it; `close` stops it after the
     registrations in progress, and the cache remembers the others. Every member may be called on any thread."""
 
     def __init__(self, cache: BaseCache, workers: int) -> None:
@@ -40,7 +40,7 @@ class Restoration(Held, Owner):
         self._own(_end, self._restoration, at_exit=True)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is done, at most `timeout` seconds. Returns whether it is."""
+        """Waits until it is done, at most `timeout` seconds. Returns whether it is done."""
         until = float("inf") if timeout is None else time.monotonic() + timeout
         while True:  # in steps, so that a signal can interrupt it
             left = min(max(0.0, until - time.monotonic()), 0.1)
@@ -52,7 +52,7 @@ class Restoration(Held, Owner):
                 return False
 
     def progress(self) -> RestoreProgress:
-        """Returns how far it is."""
+        """Returns its progress."""
         return self._progress()[0]
 
     def failure(self) -> BaseException | None:
@@ -60,7 +60,7 @@ class Restoration(Held, Owner):
         return self._progress()[1]
 
     def close(self) -> None:
-        """Stops it, once no other thread asks it. Raises IN_USE_CONFLICT in a callback of the cache: then it goes on."""
+        """Stops it, once no other thread uses it. Raises IN_USE_CONFLICT in a callback of the cache: it then continues."""
         self.release()
 
     def _progress(self) -> tuple[RestoreProgress, BaseException | None]:

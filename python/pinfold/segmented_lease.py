@@ -18,20 +18,20 @@ class Segment(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address behind the part."""
         return self.address + self.lease.nbytes
 
 
 class SegmentedLease(Sequence[Segment]):
-    """Leases on the segments under a range, by address: made by `ImportCache.acquire_segments`. Each can be released by
-    itself; `release` or a `with` statement releases all."""
+    """Leases on the segments under a range, by address: made by `ImportCache.acquire_segments`. Each can be released
+    separately; `release` or a `with` statement releases all."""
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
 
     @property
     def address(self) -> int | None:
-        """Where the range is in this process, or on the device, if its segments are adjacent there, as in a window;
+        """The address of the range in this process, or on the device, if its segments are adjacent there, as in a window;
         else None."""
         first = self._segments[0]
         adjacent = all(one.lease.address - first.lease.address == one.address - first.address for one in self._segments)
@@ -54,7 +54,7 @@ class SegmentedLease(Sequence[Segment]):
         return self._segments[number]
 
     def release(self) -> None:
-        """Releases all that is not released yet. Raises the first error of a close."""
+        """Releases all leases that are not released yet. Raises the first error of a close."""
         failures: list[Exception] = []
         for one in self._segments:
             try:

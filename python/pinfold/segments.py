@@ -13,7 +13,7 @@ from pinfold.errors import check
 
 
 class Window(NamedTuple):
-    """Names the address range of segments, so that an importer maps them side by side: `ImportCache.add_window`."""
+    """Identifies the address range of segments, so that an importer maps them side by side: `ImportCache.add_window`."""
 
     exporter: int
     base: int
@@ -25,7 +25,7 @@ class Window(NamedTuple):
 
 
 def listed(ask: Callable[[Any, int, Any], Any], handle_bytes: int) -> list[bytes]:
-    """Returns the handles that C lists. There may be more of them at each call."""
+    """Returns the handles that C lists. Each call may list more of them."""
     count = ffi.new("size_t *", 16)
     room = 0
     while room < count[0]:
@@ -37,7 +37,7 @@ def listed(ask: Callable[[Any, int, Any], Any], handle_bytes: int) -> list[bytes
 
 class MemfdSegments(Held, Owner):
     """An address range over which segments are added and removed one by one, each with a handle of its own: made by
-    `MemfdExporter.reserve`. `release` unmaps all; peers keep what they have mapped."""
+    `MemfdExporter.reserve`. `release` unmaps all; peers keep existing mappings."""
 
     def __init__(self, pointer: Any, exporter: Owner) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class MemfdSegments(Held, Owner):
 
     def remove(self, offset: int, nbytes: int) -> None:
         """Removes all segments in the range, and leaves the others untouched. Raises BufferError while views of segments
-        are alive: an access through one would be a fault."""
+        are alive: an access through a view would be a fault."""
         if self._holds:
             raise BufferError("views of segments are alive")
         check(lib.pinfold_memfd_segment_remove(self._raw(), offset, nbytes))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensors for other processes: `share` in the one that has the memory, `open` in the others."""
+"""Tensors for other processes: `share` in the process that has the memory, `open` in the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class _OfProcess:
-    """The exporters and caches that this process makes when they are first needed."""
+    """The exporters and caches of this process, made at their first use."""
 
     def __init__(self) -> None:
         self.forget()
@@ -52,9 +52,9 @@ def memfd_array(shape: int | Sequence[int], dtype: Any = float) -> Any:
 def share(tensor: Any, device: int = 0) -> Handle:
     """Returns the handle of a tensor, which another process opens.
 
-    GPU memory is that of any tensor with DLPack's interface or `__cuda_array_interface__`; `device` numbers its GPU for
-    tensors that do not say. Work on the tensor must have ended before a peer reads it. Host memory must come from
-    `memfd_array` or a `MemfdExporter`, and may be any part of such an array that strides describe.
+    GPU memory may be that of any tensor with DLPack's interface or `__cuda_array_interface__`; `device` is the number of
+    the GPU for tensors that do not have it. Work on the tensor must have ended before a peer reads it. Host memory must
+    come from `memfd_array` or a `MemfdExporter`, and may be any part of such an array that strides describe.
 
     The handle does not keep the memory alive: a peer that opens it afterwards gets STALE_HANDLE, or PEER_GONE.
     """
@@ -78,7 +78,7 @@ def open(
 ) -> Tensor:
     """Returns the tensor of a handle, mapped into this process, or onto one of its GPUs.
 
-    Uses `cache`, or one that the process keeps for all tensors of that kind. `device`: the GPU to map on, otherwise the
+    Uses `cache`, or a cache that the process keeps for all tensors of that kind. `device`: the GPU to map on, otherwise the
     exporter's. `writable`: map host memory for writing, which the exporter must grant.
     """
     if not isinstance(handle, Handle):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Imported memory as a tensor, for numpy and for libraries that know DLPack or CUDA's array interface."""
+"""Imported memory as a tensor, for numpy and for libraries with DLPack or CUDA's array interface."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pinfold.layout import contiguous, extent
 
 
 class Tensor:
-    """A tensor in a peer's memory, which stays open while the tensor or anything made of it lives.
+    """A tensor in a peer's memory, which stays open while the tensor or any array made of it lives.
 
     The tensor owns its lease. `release`, or the end of a `with` statement, gives it back early: at once, or with the last
-    array that has the memory. Arrays that were made through `__cuda_array_interface__` keep the tensor itself instead.
+    array that uses the memory. Arrays made through `__cuda_array_interface__` keep the tensor itself instead.
     """
 
     def __init__(self, lease: ImportLease, dtype: DType, shape: Sequence[int], strides: Sequence[int]) -> None:
-        """Takes the lease over. `strides`: in bytes."""
+        """Takes over the lease. `strides`: in bytes."""
         if extent(shape, strides, dtype.itemsize) > lease.nbytes:
             raise ValueError(f"shape {tuple(shape)} and strides {tuple(strides)} do not fit into {lease.nbytes} bytes")
         self.lease = lease
@@ -44,7 +44,7 @@ class Tensor:
 
     @property
     def stale(self) -> bool:
-        """Whether the exporter has replaced the memory since."""
+        """Whether the exporter has replaced the memory."""
         return self.lease.stale
 
     @property
@@ -76,7 +76,7 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """Returns a capsule. No stream of this process has work on the memory, so there is none to wait for."""
+        """Returns a capsule. No stream of this process has work on the memory, so no wait is needed."""
         device = self.__dlpack_device__()
         if dl_device is not None and tuple(dl_device) != device:
             raise BufferError(f"the memory is on device {device}, not {tuple(dl_device)}")
