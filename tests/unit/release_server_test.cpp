@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exporter's server, with an importer that is only a socket (R66).
 #include "fd_passing/client.hpp"
+#include "fd_passing/wire.hpp"
 #include "release/server.hpp"
 #include "release/steps.hpp"
 #include "support/host/process_limits.hpp"
@@ -16,6 +17,7 @@
 #include <optional>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -126,9 +128,10 @@ TEST_F(release_server, R66_connections_that_are_turned_away_do_not_delay_an_impo
 }
 
 TEST_F(release_server, R66_a_connection_without_a_descriptor_for_it_delays_no_importer) {
-  std::optional<lowered_limit> one(std::in_place, RLIMIT_NOFILE, lowest_free_descriptor() + 1);
-  auto other = fd_passing::connect_to({number, 0, 0}, fd_passing::socket_purpose::release);
-  ASSERT_TRUE(other);  // has the last descriptor
+  std::optional<lowered_limit> few(std::in_place, RLIMIT_NOFILE, lowest_free_descriptor() + 1);
+  const auto at = fd_passing::address_of(number, fd_passing::socket_purpose::release);
+  os::file other(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));  // has the last descriptor
+  ASSERT_EQ(::connect(other.number(), reinterpret_cast<const sockaddr*>(&at.name), at.bytes), 0);
   bool prompt = false;
   for (int tries = 0; tries < 10 && !prompt; ++tries) {
     const auto start = std::chrono::steady_clock::now();
@@ -140,8 +143,8 @@ TEST_F(release_server, R66_a_connection_without_a_descriptor_for_it_delays_no_im
     prompt = std::chrono::steady_clock::now() - start < 250ms;
   }
   EXPECT_TRUE(prompt) << "the server rests between any two of an importer's messages";
-  one.reset();
-  importer = release::endpoint::of(std::move(*other));
+  few.reset();
+  importer = release::endpoint::of(std::move(other));
   say(release_kind::opening);
   EXPECT_TRUE(os::readable_within(importer->socket, 60s)) << "the server accepts no more";
 }
