@@ -53,16 +53,17 @@ result<void> fill(const os::file& fresh, std::uint64_t max_units) noexcept {
   return {};
 }
 
-// Makes the file without a name and links it when it is complete, so that no process finds half an account. Succeeds if
-// another process was faster.
-result<void> make(const std::string& path, std::uint64_t max_units) noexcept {
-  const os::file fresh(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+// Makes the file without a name and links it when it is complete, so that no process finds half an account. Returns the
+// file, which another process may have removed since; none if another process was faster.
+result<os::file> make(const std::string& path, std::uint64_t max_units) noexcept {
+  os::file fresh(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!fresh) return os::fail_system("cannot make a file in /dev/shm");
   if (::fchmod(fresh.number(), S_IRUSR | S_IWUSR) != 0) return os::fail_system("cannot make a file in /dev/shm");
-  if (auto filled = fill(fresh, max_units); !filled) return filled;
+  if (auto filled = fill(fresh, max_units); !filled) return tl::unexpected(filled.error());
   std::array<char, 64> self{};
   std::snprintf(self.data(), self.size(), "/proc/thread-self/fd/%d", fresh.number());
-  if (::linkat(AT_FDCWD, self.data(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST) return {};
+  if (::linkat(AT_FDCWD, self.data(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return fresh;
+  if (errno == EEXIST) return os::file();
   return os::fail_system("cannot give the account's file its name");
 }
 
@@ -112,14 +113,16 @@ result<std::string> path_of(std::string_view name) {
 void shared_file::unmap::operator()(account* mapped) const noexcept { ::munmap(mapped, sizeof(account)); }
 
 result<shared_file> shared_file::open(const std::string& path, std::uint64_t max_units) noexcept {
-  constexpr int most_made = 100;  // other processes may remove it repeatedly
+  constexpr int most_made = 100;  // other processes may make and remove it repeatedly
   shared_file found;
   found.file_ = os::file(open_existing(path));
   for (int i = 0; !found.file_ && errno == ENOENT && i < most_made; ++i) {
     if (max_units == 0)
       return fail_errno(errc::invalid_argument, ENOENT, "there is no such account; its first member gives the maximum");
-    if (auto made = make(path, max_units); !made) return tl::unexpected(made.error());
-    found.file_ = os::file(open_existing(path));
+    auto made = make(path, max_units);
+    if (!made) return tl::unexpected(made.error());
+    found.file_ = std::move(*made);
+    if (!found.file_) found.file_ = os::file(open_existing(path));
   }
   if (!found.file_)
     return errno == ELOOP ? fail_errno(errc::invalid_handle, ELOOP, "the account's file is a link")
