@@ -54,7 +54,8 @@ engine_state::engine_state(engine& self, const driver& table, cache_options opti
   view_.kernels = &monitors_.kernel_generation();
   view_.number = number_;
   view_.number_in_word = number_ << record::cache_shift;
-  view_.salt = std::uintptr_t{number_} * 81007;  // by the golden section of a thread's hints
+  // 2^17 divided by the golden ratio: caches with consecutive numbers begin far apart in a thread's table of hints.
+  view_.salt = std::uintptr_t{number_} * 81007;
 }
 
 std::unique_ptr<observation::cache_page> engine_state::make_page(const driver& table) const {

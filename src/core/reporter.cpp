@@ -13,7 +13,8 @@ namespace {
 
 using observation::event_id;
 
-// Events of calls that failed are written with the call: the sink is told of them without their duration.
+// Returns nothing for the event of a failed driver call: the call writes that one to the page itself, with its
+// duration.
 std::optional<event_id> id_of(event_kind kind) noexcept {
   switch (kind) {
     case event_kind::replaced: return event_id::replaced;
