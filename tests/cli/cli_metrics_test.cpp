@@ -11,12 +11,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -241,6 +244,17 @@ TEST_F(cli_metrics, removes_the_name_of_its_socket_while_it_listens) {
     while (seen != ENOENT && seen != ECONNREFUSED) seen = look_at(path);
     ASSERT_EQ(seen, ENOENT) << "another server would take the name just before it is removed";
   }
+}
+
+TEST_F(cli_metrics, waits_a_second_while_another_server_looks_for_a_left_over_socket) {
+  if (!tool_serves()) GTEST_SKIP() << "built without libmicrohttpd";
+  const int locked = ::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(locked, LOCK_EX | LOCK_NB), 0);
+  const auto start = std::chrono::steady_clock::now();
+  metrics_server server(folder.path() + "/metrics");
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::seconds{1});
+  ::close(locked);
+  EXPECT_EQ(server.end(), 0);
 }
 
 TEST_F(cli_metrics, refuses_what_is_no_get_of_metrics) {

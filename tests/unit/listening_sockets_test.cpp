@@ -9,8 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <fcntl.h>
+#include <future>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -81,6 +83,29 @@ TEST(listening_sockets, of_monitord_leave_a_file_alone_whose_link_replaces_them)
   EXPECT_EQ(seen.st_mode & 0777U, static_cast<unsigned>(S_IRUSR));
 }
 
+/// Where another server starts as soon as one got its name, before that one listens, and what became of it.
+std::string contested_path;
+std::future<bool> other_starts;
+
+void start_another(std::string_view path) {
+  if (path != contested_path) return;
+  contested_path.clear();
+  other_starts = std::async(std::launch::async, [where = std::string(path)] {
+    return monitors::bpf_server::start({.socket = where}).has_value();
+  });
+  other_starts.wait_for(std::chrono::milliseconds{200});
+}
+
+TEST(listening_sockets, of_two_servers_that_start_at_once_one_has_the_path) {
+  const auto path = ::testing::TempDir() + "pinfold-monitord-at-once-" + std::to_string(::getpid());
+  contested_path = path;
+  const auto server = monitors::bpf_server::start({.socket = path});
+  if (!other_starts.valid()) GTEST_SKIP() << "no programs can be loaded into the kernel: " << describe(server.error());
+  EXPECT_FALSE(other_starts.get());
+  ASSERT_TRUE(server) << describe(server.error());
+  EXPECT_EQ(::access(path.c_str(), F_OK), 0) << "the socket of the first one is still there";
+}
+
 TEST(listening_sockets, take_no_descriptors_from_the_first_connection_on) {
   takes_descriptors.clear();
   const auto exporter = memfd_exporter::create({.serve = true, .release = true});
@@ -102,7 +127,10 @@ extern "C" int bind(int socket, const sockaddr* to, socklen_t bytes) noexcept {
     using namespace pinfold::testing::listening_sockets_test;
     const std::string_view name(reinterpret_cast<const sockaddr_un*>(to)->sun_path,
                                 bytes - offsetof(sockaddr_un, sun_path));
-    name.front() == 0 ? take_second(name.substr(1)) : replace(name.substr(0, name.find('\0')));
+    if (name.front() == 0) return take_second(name.substr(1)), done;
+    const auto path = name.substr(0, name.find('\0'));
+    replace(path);
+    start_another(path);
   }
   return done;
 }

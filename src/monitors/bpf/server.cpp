@@ -8,6 +8,8 @@
 #include <chrono>
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
+#include <thread>
 
 namespace pinfold::monitors {
 
@@ -39,6 +41,22 @@ bool is_left_over(const bpf_server_options& options, const bpf_address& address)
   return ::connect(probe.number(), name, address.bytes) != 0 && errno == ECONNREFUSED;
 }
 
+// Locks the socket's folder until the file is closed: of two servers that start at once, each would otherwise take the
+// other's socket, which does not listen yet, for one that a killed server left. A folder that another process keeps
+// locked delays this one by a second.
+os::file locked_folder_of(const std::string& socket) {
+  constexpr auto pause = std::chrono::milliseconds{10};
+  constexpr auto longest = std::chrono::seconds{1};
+  if (socket.front() == '@') return {};
+  const auto slash = socket.rfind('/');
+  const auto folder = slash == std::string::npos ? "." : socket.substr(0, slash + 1);
+  os::file made(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto end = std::chrono::steady_clock::now() + longest;
+  while (made && ::flock(made.number(), LOCK_EX | LOCK_NB) != 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(pause);
+  return made;
+}
+
 result<os::file> listen_at(const bpf_server_options& options) {
   const auto address = bpf_address::of(options.socket);
   if (!address) return tl::unexpected(address.error());
@@ -48,6 +66,7 @@ result<os::file> listen_at(const bpf_server_options& options) {
   os::file made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return bpf_fail("cannot create a socket");
   os::refuse_descriptors(made);  // before it listens: connections have what the listener had when they were made
+  const auto locked = locked_folder_of(options.socket);
   if (is_left_over(options, *address)) ::unlink(options.socket.c_str());
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::bind(made.number(), name, address->bytes) != 0)

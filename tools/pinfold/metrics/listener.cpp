@@ -7,15 +7,20 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
+#include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <optional>
 #include <string_view>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -50,6 +55,26 @@ bool is_left_over(const sockaddr_un& at) {
   ::close(probe);
   return left;
 }
+
+// Locks the folder of a socket: of two servers that start at once, each would otherwise take the other's socket, which
+// does not listen yet, for left over. A folder that another process keeps locked delays this one by a second.
+class folder_lock {
+ public:
+  explicit folder_lock(const std::filesystem::path& socket)
+      : folder_(::open((socket.parent_path() / ".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{1};
+    while (folder_ >= 0 && ::flock(folder_, LOCK_EX | LOCK_NB) != 0 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  folder_lock(const folder_lock&) = delete;
+  folder_lock& operator=(const folder_lock&) = delete;
+  ~folder_lock() {
+    if (folder_ >= 0) ::close(folder_);
+  }
+
+ private:
+  int folder_;
+};
 
 template <class Address>
 int bound_and_listening(const Address& at, const std::string& address) {
@@ -87,6 +112,7 @@ void listener::listen_at_path(const std::string& path) {
   if (path.size() >= sizeof at.sun_path)
     throw usage_failure(fmt::format("--listen {}: the path of a socket has at most 107 bytes", path));
   std::ranges::copy(path, static_cast<char*>(at.sun_path));
+  const folder_lock locked(path);
   if (is_left_over(at)) ::unlink(path.c_str());
   constexpr mode_t not_for_others = S_IRWXG | S_IRWXO | S_IXUSR;
   const auto before = ::umask(not_for_others);  // the tool has one thread
