@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/check.hpp"
+#include "os/condition.hpp"
 #include "os/file.hpp"
 #include "os/no_cancellation.hpp"
 #include "os/this_process.hpp"
@@ -91,7 +92,7 @@ struct shared_dma_buf::state {
     for (;;) {
       if (const auto* known = find(memory)) return give(duplicate(*known, memory));
       if (!any_overlaps(exporting, memory)) break;
-      if (exported.wait_until(guard, until) == std::cv_status::timeout)
+      if (exported->wait_until(guard, until) == std::cv_status::timeout)
         return fail_errno(errc::timed_out, ETIMEDOUT, "another thread's export of a dma-buf takes too long");
     }
     buffers fresh(1);
@@ -104,7 +105,7 @@ struct shared_dma_buf::state {
       PINFOLD_ASSERT(std::find(exporting.begin(), exporting.end(), memory) != exporting.end(),
                      "an export that returns was listed");
       exporting.erase(std::find(exporting.begin(), exporting.end(), memory));
-      exported.notify_all();
+      exported->notify_all();
     }
     if (!made) return ++counted.failures, tl::unexpected(made.error());
     const std::optional<exported_dma_buf>& buffer = *made;
@@ -173,7 +174,7 @@ struct shared_dma_buf::state {
 
   const std::uint64_t process = os::this_process();
   std::mutex mutex;
-  std::condition_variable exported;
+  os::condition exported;
   const export_function exporter;
   std::vector<range> requests;   // one for each live request
   std::vector<range> exporting;  // memory of requests for which a thread calls `exporter`

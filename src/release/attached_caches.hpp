@@ -3,7 +3,7 @@
 /// The caches that a listener invalidates.
 #pragma once
 
-#include "release/condition.hpp"
+#include "os/condition.hpp"
 
 #include <pinfold/error.hpp>
 #include <pinfold/peer.hpp>
@@ -51,7 +51,7 @@ class attached_caches {
   void for_each(Use use) noexcept;
 
   std::mutex mutex_;
-  condition changed_;
+  os::condition changed_;
   std::map<std::uint64_t, attached> all_;
   std::uint64_t last_ = 0;
 };

@@ -3,10 +3,10 @@
 /// The state of a listener: its mappings by memory, and its connections to exporters.
 #pragma once
 
+#include "os/condition.hpp"
 #include "os/this_process.hpp"
 #include "os/thread.hpp"
 #include "release/attached_caches.hpp"
-#include "release/condition.hpp"
 #include "release/endpoint.hpp"
 #include "release/retired_serials.hpp"
 
@@ -119,7 +119,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   const std::uint64_t process = os::this_process();
   release::attached_caches caches;
   std::mutex mutex;
-  release::condition answered;
+  os::condition answered;
   std::map<release_id, memory> memories;
   std::map<std::uint64_t, connection> connections;  ///< by exporter
   std::set<std::uint64_t> late;                     ///< exporters whose socket had no room for the last connection
@@ -136,7 +136,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   std::list<release_message> answers;     ///< not yet sent
   std::optional<std::thread::id> sender;  ///< the thread that passes them on
   bool send_ended = false;                ///< `send` must not be called
-  release::condition sent;                ///< `sender` was reset
+  os::condition sent;                     ///< `sender` was reset
 };
 
 }  // namespace pinfold

@@ -2,9 +2,9 @@
 #include <pinfold/release/registry.hpp>
 
 #include "os/check.hpp"
+#include "os/condition.hpp"
 #include "os/deadline.hpp"
 #include "os/no_cancellation.hpp"
-#include "release/condition.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -68,7 +68,7 @@ struct release_registry::state {
 
   const std::uint64_t exporter;
   std::mutex mutex;
-  release::condition changed;
+  os::condition changed;
   memories all;
   std::map<std::uint64_t, std::uint64_t> retiring;  ///< serials, by retirement
   std::map<std::uint64_t, std::uint64_t> asked;     ///< the last retirement that a peer was looked up in, by peer

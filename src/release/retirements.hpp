@@ -3,9 +3,9 @@
 /// The memory that an exporter retires: kept alive, within a budget, until its importers let it go.
 #pragma once
 
+#include "os/condition.hpp"
 #include "os/this_process.hpp"
 #include "os/thread.hpp"
-#include "release/condition.hpp"
 
 #include <pinfold/release/registry.hpp>
 #include <pinfold/release/retirement.hpp>
@@ -81,7 +81,7 @@ class retirements : public std::enable_shared_from_this<retirements> {
   const std::size_t limbo_bytes_;
   const std::uint64_t process_ = os::this_process();
   std::mutex mutex_;
-  condition changed_;
+  os::condition changed_;
   list pending_;  ///< in the order in which they began
   list due_;      ///< to be freed by the thread
   os::thread freeing_;

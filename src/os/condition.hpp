@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace pinfold::release {
+namespace pinfold::os {
 
 /// A condition variable whose destructor does nothing in a forked child: pthread_cond_destroy(3) would wait there for
 /// ever for waiting threads of the parent.
@@ -31,4 +31,4 @@ class condition {
   };
 };
 
-}  // namespace pinfold::release
+}  // namespace pinfold::os
