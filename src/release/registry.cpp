@@ -37,6 +37,11 @@ struct memory {
 
 using memories = std::map<std::uint64_t, memory>;  ///< by serial
 
+struct peer_state {
+  std::uint64_t asked = 0;  ///< the last retirement that it was looked up in
+  std::size_t held = 0;     ///< memory of which it is a holder
+};
+
 std::uint32_t milliseconds_of(std::chrono::milliseconds timeout) noexcept {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(timeout.count(), 0, UINT32_MAX));
 }
@@ -53,6 +58,15 @@ struct release_registry::state {
   }
   [[nodiscard]] result<retire_report> report(std::uint64_t serial) const;
   result<void> count(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept;
+  /// Calls `act(memory, holder)` for what the importer holds; returns whether that is anything. Importers that hold
+  /// nothing cost nothing, however many connect and leave.
+  template <class Act>
+  bool visit_held(std::uint64_t peer, Act act) noexcept;
+  /// Removes a holder, which the caller found.
+  void remove_holder(memory& from, std::map<std::uint64_t, holder>::iterator one) noexcept {
+    --peers.at(one->first).held;
+    from.holders.erase(one);
+  }
   void note_released(const memory& one) noexcept {
     released = released || (one.retirement != 0 && one.holders.empty());
   }
@@ -71,10 +85,25 @@ struct release_registry::state {
   os::condition changed;
   memories all;
   std::map<std::uint64_t, std::uint64_t> retiring;  ///< serials, by retirement
-  std::map<std::uint64_t, std::uint64_t> asked;     ///< the last retirement that a peer was looked up in, by peer
+  std::map<std::uint64_t, peer_state> peers;        ///< all that hold memory, and some that did
   std::uint64_t last_retirement = 0;
   bool released = false;  ///< since the last `any_released`
 };
+
+template <class Act>
+bool release_registry::state::visit_held(std::uint64_t peer, Act act) noexcept {
+  const auto known = peers.find(peer);
+  const std::size_t held = known == peers.end() ? 0 : known->second.held;
+  std::size_t seen = 0;
+  for (auto next = all.begin(); seen < held; ++next) {
+    PINFOLD_ASSERT(next != all.end(), "an importer's count is that of the memory that has it as a holder");
+    const auto found = next->second.holders.find(peer);
+    if (found == next->second.holders.end()) continue;
+    ++seen;
+    act(next->second, found);
+  }
+  return held != 0;
+}
 
 result<retire_report> release_registry::state::report(std::uint64_t serial) const {
   const auto found = all.find(serial);
@@ -90,8 +119,9 @@ result<retire_report> release_registry::state::report(std::uint64_t serial) cons
 result<void> release_registry::state::count(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept try {
   memory* const found = find(serial);
   if (found == nullptr || found->retirement != 0) return fail(errc::stale_handle, stale);
-  asked.try_emplace(peer, last_retirement);  // no importer is added to memory that is being retired
-  found->holders.try_emplace(peer, holder{pid});
+  // No importer is added to memory that is being retired.
+  peer_state& known = peers.try_emplace(peer, peer_state{.asked = last_retirement}).first->second;
+  if (found->holders.try_emplace(peer, holder{pid}).second) ++known.held;
   return {};
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
@@ -129,11 +159,12 @@ result<std::uint64_t> release_registry::begin_retire(std::uint64_t serial, std::
 
 std::optional<release_message> release_registry::next_request(std::uint64_t peer) noexcept {
   const std::scoped_lock guard(state_->mutex);
-  const auto last = state_->asked.find(peer);
-  if (last == state_->asked.end()) return std::nullopt;
-  for (auto next = state_->retiring.upper_bound(last->second); next != state_->retiring.end(); ++next) {
+  const auto known = state_->peers.find(peer);
+  if (known == state_->peers.end()) return std::nullopt;
+  std::uint64_t& last = known->second.asked;
+  for (auto next = state_->retiring.upper_bound(last); next != state_->retiring.end(); ++next) {
     const auto [retirement, serial] = *next;
-    last->second = retirement;
+    last = retirement;
     PINFOLD_ASSERT(state_->find(serial) != nullptr, "what is being retired is in the registry");
     memory& one = *state_->find(serial);
     PINFOLD_ASSERT(one.retirement == retirement, "both maps know one retirement of the memory");
@@ -155,9 +186,9 @@ void release_registry::take_back(std::uint64_t peer, const release_message& requ
   const auto found = one->holders.find(peer);
   if (found == one->holders.end()) return;
   found->second.asked = false;
-  PINFOLD_ASSERT(state_->asked.contains(peer) && one->retirement > 0,
+  PINFOLD_ASSERT(state_->peers.contains(peer) && one->retirement > 0,
                  "an importer that holds memory is asked about retirements");
-  std::uint64_t& last = state_->asked.find(peer)->second;
+  std::uint64_t& last = state_->peers.find(peer)->second.asked;
   last = std::min(last, one->retirement - 1);
 }
 
@@ -180,7 +211,7 @@ std::optional<release_message> release_registry::receive(std::uint64_t peer, con
   if (message.state == release_state::leased) {
     found->second.state = release_state::leased;
   } else if (message.state != release_state::silent) {
-    one->holders.erase(found);
+    state_->remove_holder(*one, found);
     if (one->retirement != 0) ++one->let_go;
     state_->note_released(*one);
   }
@@ -191,27 +222,21 @@ std::optional<release_message> release_registry::receive(std::uint64_t peer, con
 std::size_t release_registry::died(std::uint64_t peer) noexcept {
   std::size_t held = 0;
   const std::scoped_lock guard(state_->mutex);
-  for (auto& [serial, one] : state_->all) {
-    if (one.holders.erase(peer) == 0) continue;
+  state_->visit_held(peer, [&](memory& one, auto found) {
     ++held;
+    state_->remove_holder(one, found);
     if (one.retirement != 0) ++one.died;
     state_->note_released(one);
-  }
-  state_->asked.erase(peer);
+  });
+  state_->peers.erase(peer);
   state_->changed->notify_all();
   return held;
 }
 
 bool release_registry::lost(std::uint64_t peer) noexcept {
-  bool held = false;
   const std::scoped_lock guard(state_->mutex);
-  for (auto& [serial, one] : state_->all) {
-    const auto found = one.holders.find(peer);
-    if (found == one.holders.end()) continue;
-    found->second.lost = true;
-    held = true;
-  }
-  if (!held) state_->asked.erase(peer);
+  const bool held = state_->visit_held(peer, [](memory& /*held*/, auto found) { found->second.lost = true; });
+  if (!held) state_->peers.erase(peer);
   state_->changed->notify_all();
   return held;
 }
@@ -265,7 +290,10 @@ void release_registry::forget(std::uint64_t serial) noexcept {
   memories::node_type removed;  // its memory is freed after the lock is released
   const std::scoped_lock guard(state_->mutex);
   removed = state_->all.extract(serial);
-  if (removed) state_->retiring.erase(removed.mapped().retirement);
+  if (removed) {
+    state_->retiring.erase(removed.mapped().retirement);
+    for (const auto& [peer, one] : removed.mapped().holders) --state_->peers.at(peer).held;
+  }
   state_->changed->notify_all();
 }
 

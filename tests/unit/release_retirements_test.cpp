@@ -143,4 +143,27 @@ TEST(retirements, in_limbo_delay_no_message) {
   EXPECT_LT(time_beside(9'000), 50 * few + 5ms) << "few: " << few.count() << " ns";
 }
 
+/// Returns the least time that the end of a connection takes whose importer holds none of so much memory.
+std::chrono::nanoseconds time_of_a_loss_beside(std::uint64_t memories) {
+  release_registry registry(exporter);
+  for (std::uint64_t one = 1; one <= memories; ++one) EXPECT_TRUE(registry.add(one) && registry.lend(one, 5));
+  auto least = std::chrono::nanoseconds::max();
+  for (std::uint64_t stranger = 6; stranger < 106; ++stranger) {
+    EXPECT_TRUE(registry.lend(1, stranger));
+    EXPECT_FALSE(registry.receive(
+        stranger,
+        sealed({.exporter = exporter, .serial = 1, .kind = release_kind::answer, .state = release_state::gone})));
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(registry.lost(stranger));
+    least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - start);
+  }
+  EXPECT_TRUE(registry.lost(5));
+  return least;
+}
+
+TEST(retirements, connections_without_memory_end_at_once_beside_much_memory) {
+  const auto few = time_of_a_loss_beside(10);
+  EXPECT_LT(time_of_a_loss_beside(50'000), 50 * few + 50us) << "few: " << few.count() << " ns";
+}
+
 }  // namespace pinfold::release::release_retirements_test
