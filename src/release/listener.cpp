@@ -177,7 +177,7 @@ bool release_listener::state::wait_for_answer(std::unique_lock<std::mutex>& guar
     if (left.count() <= 0) return false;
     const auto found = connections.find(mine.exporter);
     const auto can_read = [](const connection& one) {
-      return !one.broken && !one.has_reader && one.requests.size() < most_requests;
+      return !one.broken && !one.has_reader && one.requests.size() < most_before_answer;
     };
     if (found == connections.end() || !can_read(found->second)) {
       answered->wait_for(guard, std::min(left, longest_read));
@@ -201,7 +201,7 @@ void release_listener::state::read_once(std::unique_lock<std::mutex>& guard, std
   guard.lock();
   PINFOLD_ASSERT(from.has_reader, "a connection with a reader stays");
   from.has_reader = false;
-  from.broken ? thread.wake() : read(exporter, from);
+  from.broken ? thread.wake() : read(exporter, from, most_before_answer);
   answered->notify_all();
 }
 

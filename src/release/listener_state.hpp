@@ -33,7 +33,9 @@ namespace pinfold {
 struct release_listener::state : std::enable_shared_from_this<release_listener::state> {
   using endpoint = release::endpoint;
   static constexpr std::size_t most_requests = 1024;  ///< of one exporter, read and not processed
-  static constexpr std::size_t most_unsent = 65536;   ///< messages to an exporter that does not read
+  /// The same for an opener, whose answer comes behind them: in a `serial` cache the thread waits until it has opened.
+  static constexpr std::size_t most_before_answer = 65536;
+  static constexpr std::size_t most_unsent = 65536;  ///< messages to an exporter that does not read
   static constexpr auto no_memory_text = "no memory for the importer's own records";
   static constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
   /// One answer of a listener without a thread, allocated before the change that it reports, which cannot be undone.
@@ -112,7 +114,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void queue(std::uint64_t exporter, const release_message& message) noexcept;
   static void flush(connection& to) noexcept;
   void break_off(std::uint64_t exporter, connection& to) noexcept;
-  void read(std::uint64_t exporter, connection& from) noexcept;
+  void read(std::uint64_t exporter, connection& from, std::size_t most) noexcept;
   void take(const release_message& message, connection& from) noexcept;
   void drop(const release_id& id, std::uint64_t number) noexcept;
 
