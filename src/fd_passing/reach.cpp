@@ -43,6 +43,7 @@ result<bool> serves(std::uint64_t exporter) noexcept {
     return os::fail_system("cannot create sockets to look for the exporter's");
   const file here(ends[0]);
   const file there(ends[1]);
+  if (!here || !there) return os::fail_system("no descriptor is left to look for the exporter's socket");
   const auto at = address_of(exporter);
   const int done = ::connect(here.number(), reinterpret_cast<const sockaddr*>(&at.name), at.bytes);
   if (done == 0 || errno == EISCONN || errno == EAGAIN) return true;  // EAGAIN: too many connections wait there

@@ -102,7 +102,11 @@ result<file> other_process(const file& socket) noexcept {
   constexpr int peer_pidfd = 77;  // SO_PEERPIDFD, in headers since Linux 6.5
   int number = -1;
   socklen_t bytes = sizeof number;
-  if (::getsockopt(socket.number(), SOL_SOCKET, peer_pidfd, &number, &bytes) == 0) return file(number);
+  if (::getsockopt(socket.number(), SOL_SOCKET, peer_pidfd, &number, &bytes) == 0) {
+    file opened(number);
+    if (!opened) return fail_system("no descriptor is left for the process at the socket's other end");
+    return opened;
+  }
   const int native = errno;
   return fail_errno(native == ENOPROTOOPT ? errc::unsupported : code_for(native), native,
                     "cannot open the process at the socket's other end");

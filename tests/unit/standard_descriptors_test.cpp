@@ -109,6 +109,18 @@ TEST(standard_descriptors, received_descriptor_has_another_number) {
             0);
 }
 
+TEST(standard_descriptors, process_of_a_peer_without_another_number_is_an_error) {
+  EXPECT_EQ(without_standard([] {
+              std::array<int, 2> ends{};
+              if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return 1;
+              const std::array<os::file, 2> pair{os::file(ends[0]), os::file(ends[1])};
+              const lowered_limit none(RLIMIT_NOFILE, 1);
+              const auto process = os::other_process(pair[0]);
+              return !process && process.error() != errc::peer_gone && standard_open() == 0 ? 0 : 2;
+            }),
+            0);
+}
+
 TEST(standard_descriptors, kept_dma_buf_has_another_number) {
   EXPECT_EQ(without_standard([] {
               shared_dma_buf exported([](const range& memory) -> result<std::optional<exported_dma_buf>> {

@@ -249,6 +249,8 @@ result<void> shares::lend_segment(const cuda::segment_facts& wanted, const std::
   const auto exported = calls_.mem_export_to_shareable_handle(&made, physical, descriptor_type, 0);
   static_cast<void>(calls_.mem_release(physical));
   const os::file descriptor(exported == status::success ? made : -1);
+  const bool kept = descriptor || exported != status::success;
+  if (!kept) return os::fail_system("no descriptor is left for a segment");
   if (!right) return fail(errc::stale_handle, gone);
   if (!descriptor) return cuda::fail_cuda(exported, "the driver refuses to export a segment");
   use(descriptor.number());
@@ -262,6 +264,7 @@ result<void> shares::lend_pool(cuda::memory_pool pool, const std::function<void(
     return cuda::fail_cuda(exported, "the pool was destroyed", errc::stale_handle);
   if (exported != status::success) return cuda::fail_cuda(exported, "the driver refuses to export a memory pool");
   const os::file descriptor(made);
+  if (!descriptor) return os::fail_system("no descriptor is left for a memory pool");
   use(descriptor.number());
   return {};
 }

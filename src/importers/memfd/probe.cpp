@@ -76,6 +76,7 @@ result<void> try_in_child(memfd_via via, const memfd_handle& handle) noexcept {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os::fail_system("cannot create a pipe");
   const os::file reading(ends[0]);
   os::file writing(ends[1]);
+  if (!reading || !writing) return os::fail_system("no descriptor is left for a pipe");
   const pid_t child = ::fork();
   if (child < 0) return os::fail_system("cannot fork");
   if (child == 0) run_child(via, handle, writing.number());

@@ -36,7 +36,7 @@ result<bpf_received> bpf_receive(int socket) noexcept {
   if (message.bytes == 0) return fail(errc::peer_gone, "the other end of the monitor's socket is closed");
   if (message.bytes != sizeof got.message || message.longer || got.message.version != bpf_wire_version)
     return fail(errc::unsupported, "the other end of the monitor's socket has another version");
-  if (message.passed == passed.size()) {
+  if (message.passed == passed.size() && !message.cut_off) {
     got.ring = std::move(passed[0]);
     std::move(passed.begin() + 1, passed.end(), got.links.begin());
   }
