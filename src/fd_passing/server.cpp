@@ -128,7 +128,7 @@ int server::answer(const client& peer, std::uint64_t serial) noexcept {
     native = send_reply(peer.socket, {.serial = serial, .state = reply_state::granted}, descriptor);
   };
   const auto lent = provider_->lend(serial, std::ref(send));  // a reference needs no memory
-  if (lent && native != ETOOMANYREFS) return native;
+  if (lent && (native == 0 || os::code_for(native) != errc::out_of_resources)) return native;
   return send_reply(peer.socket, lent ? exhausted(serial, native) : refusal(serial, lent.error()), -1);
 }
 

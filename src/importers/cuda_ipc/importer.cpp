@@ -100,6 +100,7 @@ result<void> cuda_ipc_importer::can_open(const cuda_ipc_handle& handle) const no
 
 result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(peer_id peer,
                                                                                const cuda_ipc_handle& handle) noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto allocation = cuda_ipc::checked(handle);
   if (!allocation) return tl::unexpected(allocation.error());

@@ -128,6 +128,7 @@ result<void> memfd_importer::can_open(const memfd_handle& handle) const noexcept
 
 result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id peer,
                                                                          const memfd_handle& handle) noexcept {
+  const detail::no_cancellation whole;
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto allocation = permitted(handle, state_->options);
   if (!allocation) return tl::unexpected(allocation.error());
