@@ -79,7 +79,10 @@ class connection_table : public std::enable_shared_from_this<connection_table> {
   connection_table(end_call ended, use_call in_use) noexcept : ended_(std::move(ended)), in_use_(std::move(in_use)) {}
   connection_table(const connection_table&) = delete;
   connection_table& operator=(const connection_table&) = delete;
-  ~connection_table() { thread_.stop(); }
+  ~connection_table() { end(); }
+
+  /// Joins the thread, unless this is it. Called by the last owner, after which no other member is called.
+  void end() noexcept { thread_.stop(); }
 
   /// Returns the link to the exporter, and makes it if there is none. A `pidfd` fetch needs the process, so the errors
   /// are those of `open_process`. The socket may be reachable without the process, for example from another PID

@@ -138,12 +138,25 @@ class exporter_mappings {
   std::shared_ptr<const call> tell_;
 };
 
+/// Ends the table's thread with the last owner: the thread owns the table while it forgets links, and would otherwise
+/// still be in this library when the program unloads it.
+struct table_owner {
+  explicit table_owner(std::shared_ptr<connection_table> owned) noexcept : table(std::move(owned)) {}
+  table_owner(const table_owner&) = delete;
+  table_owner& operator=(const table_owner&) = delete;
+  ~table_owner() { table->end(); }
+  const std::shared_ptr<connection_table> table;
+};
+
 /// Returns a table that calls `mappings->ended`, and keeps the links of exporters with mappings.
 template <class Handle>
 [[nodiscard]] std::shared_ptr<connection_table> links_that_tell(
     const std::shared_ptr<exporter_mappings<Handle>>& mappings) {
-  return std::make_shared<connection_table>([=](const exporter_id& exporter) { mappings->ended(exporter); },
-                                            [=](const exporter_id& exporter) { return mappings->contains(exporter); });
+  auto table =
+      std::make_shared<connection_table>([=](const exporter_id& exporter) { mappings->ended(exporter); },
+                                         [=](const exporter_id& exporter) { return mappings->contains(exporter); });
+  const auto owner = std::make_shared<table_owner>(table);
+  return {owner, table.get()};
 }
 
 }  // namespace pinfold::fd_passing

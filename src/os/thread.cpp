@@ -2,6 +2,7 @@
 #include "os/thread.hpp"
 
 #include "os/all_signals_blocked.hpp"
+#include "os/loaded_object.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <sys/socket.h>
@@ -37,6 +38,7 @@ void thread::stop() noexcept {
   stop_.store(true, std::memory_order_seq_cst);
   wake();
   if (::pthread_equal(number_, ::pthread_self()) != 0) {
+    static_cast<void>(stay_loaded());  // it returns through code of this library
     ::pthread_detach(number_);
   } else {
     ::pthread_join(number_, nullptr);
