@@ -110,7 +110,7 @@ class [[nodiscard]] remote_key_lease {
   /// device, the table says that the key is withdrawn, and a further call asks the device again. Does nothing if the
   /// key was withdrawn before. Also returns `closed` in a child of fork, where it does nothing.
   result<void> withdraw() noexcept {
-    if (valid())
+    if (table_)
       if (auto done = table_->withdraw(token_); !done && done.error() != errc::stale_handle) return done;
     if (!device_) return {};
     auto done = device_();
