@@ -17,7 +17,7 @@ namespace pinfold {
 /// Options of one batch.
 struct batch_options {
   /// Threads that register, the caller's included. The cache starts them for each batch that has something to register;
-  /// for few ranges, one thread is faster.
+  /// for few ranges, one thread is faster. At most 256.
   unsigned workers = 4;
   /// Called with the number of merged ranges that are done, and the number of all merged ranges: on the calling thread,
   /// after each range or group that it registered, and once at the end. Ranges that workers registered are reported
@@ -59,7 +59,7 @@ class [[nodiscard]] batch_lease {
 struct chunk_options {
   std::size_t chunk_bytes = std::size_t{2} << 20U;  ///< largest piece, in bytes; pieces end at page boundaries
   unsigned depth = 4;                               ///< pieces registered ahead of the reader
-  unsigned workers = 1;                             ///< threads that register
+  unsigned workers = 1;                             ///< threads that register, at most 256
 };
 
 /// A stream of leases on the pieces of one range, in order, while later pieces are still being registered. Not

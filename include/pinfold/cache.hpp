@@ -282,6 +282,8 @@ class cache : public cache_base<R> {
     const auto limits = limits_for(need);
     if (how.chunk_bytes == 0 || limits.max_bytes == 0)
       return fail(errc::invalid_argument, "a chunk needs at least one byte");
+    if (auto right = detail::check_pieces(*whole, how.chunk_bytes, limits); !right)
+      return tl::unexpected(right.error());
     auto ranges = detail::cut(*whole, how.chunk_bytes, limits);
     std::vector<detail::request> wanted;
     wanted.reserve(ranges.size());

@@ -11,9 +11,6 @@ namespace pinfold::detail {
 
 namespace {
 
-// Caps the caller's request: more threads than that gain nothing at any driver.
-constexpr unsigned most_workers = 256;
-
 // The work that this thread is a worker of: a callback on it may call the ticket, and must not wait for itself.
 thread_local const background_state* working_for = nullptr;
 

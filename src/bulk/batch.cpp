@@ -66,7 +66,7 @@ class batch_run {
       if (held_[i].held == 0) missing_.push_back(static_cast<std::uint32_t>(i));
     }
     done_.store(what.size() - missing_.size(), std::memory_order_relaxed);
-    workers_ = std::min<std::size_t>(workers, groups());
+    workers_ = std::min<std::size_t>({workers, groups(), most_workers});
     parts_ = std::clamp(workers_, std::size_t{1}, most_parts);
     for (std::size_t i = 0; i < parts_; ++i) next_[i].at.store(begin_of(i), std::memory_order_relaxed);
   }

@@ -12,7 +12,6 @@ namespace pinfold::detail {
 
 namespace {
 
-constexpr std::size_t most_pieces = std::size_t{1} << 22U;
 constexpr std::size_t large_page = std::size_t{2} << 20U;
 constexpr std::size_t largest_page = std::size_t{1} << 30U;
 

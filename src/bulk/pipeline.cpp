@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/check.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/this_process.hpp"
 #include "os/worker_group.hpp"
 
 #include <pinfold/detail/batch.hpp>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -41,6 +43,10 @@ struct pipeline::state {
     return acquire_in_background(on, one);
   }
 
+  // Returns whether this process began the work.
+  [[nodiscard]] bool here() const noexcept { return os::this_process() == process; }
+
+  const std::uint64_t process = os::this_process();
   engine* on;
   const std::vector<request> what;
   const std::size_t depth;
@@ -57,7 +63,7 @@ struct pipeline::state {
 
 pipeline::pipeline(engine* on, std::vector<request> what, unsigned depth, unsigned workers)
     : state_(std::make_unique<state>(on, std::move(what), depth)) {
-  const auto count = std::min<std::size_t>({std::max(1U, workers), state_->depth, state_->what.size()});
+  const auto count = std::min<std::size_t>({std::max(1U, workers), state_->depth, state_->what.size(), most_workers});
   const auto started = state_->workers.start(count, [own = state_.get()](std::size_t) { own->work(); });
   if (!started) throw std::system_error(started.error().native, std::generic_category());
 }
@@ -69,8 +75,13 @@ pipeline& pipeline::operator=(pipeline&& other) noexcept {
   return *this;
 }
 
+// A forked child has no such workers, and the parent's may have had the mutex: the child's copy stays.
 pipeline::~pipeline() {
   if (!state_) return;
+  if (!state_->here()) {
+    [[maybe_unused]] const auto* const left_to_parent = state_.release();
+    return;
+  }
   const no_cancellation whole;
   {
     std::lock_guard guard(state_->mutex);
@@ -86,6 +97,7 @@ std::size_t pipeline::size() const noexcept { return state_ ? state_->what.size(
 
 result<grant> pipeline::next() noexcept {
   if (!state_) return fail(errc::closed, "the chunks were moved from");
+  if (!state_->here()) return fail(errc::closed, "the chunks belong to the parent process");
   const no_cancellation whole;
   std::unique_lock lock(state_->mutex);
   if (state_->read == state_->what.size()) return fail(errc::closed, "there are no more chunks");

@@ -74,13 +74,10 @@ result<void> acquire_batch(const pinfold_cache& cache, std::span<const range> ra
 }
 
 constexpr std::size_t usual_chunk = std::size_t{2} << 20U;
-constexpr std::size_t most_pieces = std::size_t{1} << 22U;
 
 result<void> check_pieces(const range& whole, std::size_t each, const detail::piece_limits& limits) noexcept {
   if (limits.max_bytes == 0) return fail(errc::unsupported, "the registrar registers nothing");
-  const std::size_t least = std::min(each, limits.max_bytes);
-  if (whole.size() / least >= most_pieces) return fail(errc::too_large, "the range has too many pieces");
-  return {};
+  return detail::check_pieces(whole, each, limits);
 }
 
 result<std::vector<range>> checked_ranges(const pinfold_range* ranges, std::size_t count) {

@@ -2,9 +2,13 @@
 // Long ranges piece by piece (R25).
 #include "support/fixtures/local_fixture.hpp"
 #include "support/host/room_for_threads.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <chrono>
+#include <cstddef>
+#include <optional>
 #include <thread>
+#include <unistd.h>
 
 namespace pinfold::testing::chunks_test {
 namespace {
@@ -170,6 +174,33 @@ TEST(chunks, R25_stream_works_with_fewer_threads_than_requested) {
   const room_for_threads none(0);
   EXPECT_EQ(stream_of().error().code, errc::out_of_resources);
   EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+}
+
+TEST(chunks, R59_range_of_too_many_pieces_is_refused_at_once) {
+  local_fixture f;
+  constexpr std::size_t absurd = std::size_t{1} << 46U;
+  for (const auto each : {std::size_t{1}, std::size_t{4096}, std::size_t{2} << 20U}) {
+    const auto stream =
+        f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), absurd, local_access, {.chunk_bytes = each});
+    ASSERT_FALSE(stream) << each;
+    EXPECT_EQ(stream.error().code, errc::too_large) << each;
+  }
+  EXPECT_EQ(f.device->calls, 0U);
+}
+
+TEST(chunks, R37_forked_child_may_destroy_its_copy_of_a_stream) {
+  local_fixture f;
+  std::optional made = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access,
+                                              {.chunk_bytes = 0x1000, .depth = 2, .workers = 2});
+  ASSERT_TRUE(*made);
+  child_process child([&](line&) {
+    ::alarm(60);
+    if ((*made)->next().error() != errc::closed) return 1;
+    made.reset();
+    return 0;
+  });
+  EXPECT_EQ(child.finish(), 0);
+  for (; !(*made)->done();) EXPECT_TRUE((*made)->next());
 }
 
 TEST(chunks, moved_from_stream_is_done) {

@@ -25,6 +25,20 @@ struct piece_limits {
   }
 };
 
+/// How many pieces one call makes of a range: the list of them needs some 160 bytes each.
+inline constexpr std::size_t most_pieces = std::size_t{1} << 22U;
+
+/// How many threads one call starts at most: more gain nothing at any driver.
+inline constexpr unsigned most_workers = 256;
+
+/// Returns `too_large` if the range has more pieces of that size than one call makes. Requires that no limit is 0.
+[[nodiscard]] inline result<void> check_pieces(const range& whole, std::size_t each,
+                                               const piece_limits& limits) noexcept {
+  const std::size_t least = each < limits.max_bytes ? each : limits.max_bytes;
+  if (whole.size() / least >= most_pieces) return fail(errc::too_large, "the range has too many pieces");
+  return {};
+}
+
 /// Cuts a range into pieces, in order, of at most `each` bytes and within the limits. Pieces that are long enough meet
 /// at multiples of the granularity, so that no two share a page (R25). Requires that no limit is 0.
 [[nodiscard]] PINFOLD_EXPORT std::vector<range> cut(const range& whole, std::size_t each, const piece_limits& limits);
