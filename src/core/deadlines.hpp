@@ -19,11 +19,15 @@ inline std::chrono::microseconds longest_transient_pin{5000};
 /// The deadlines of one call, fixed when the call first waits: most calls never wait, and reading the clock costs as
 /// much as a hit.
 class deadlines {
+  static constexpr std::chrono::seconds longest_making_room{5};
+
  public:
   explicit deadlines(const cache_options& options) noexcept : options_(options) {}
   [[nodiscard]] deadline others() const noexcept { return start() + options_.wait_timeout; }
   [[nodiscard]] deadline conflicts() const noexcept { return start() + options_.conflict_timeout; }
   [[nodiscard]] deadline room() const noexcept { return start() + options_.full_timeout; }
+  /// Returns until when a request closes other registrations, one after the other, although it gets no room.
+  [[nodiscard]] deadline making_room() const noexcept { return start() + longest_making_room; }
   /// Returns the deadline for transient pins.
   [[nodiscard]] deadline transient() const noexcept { return start() + longest_transient_pin; }
 

@@ -92,10 +92,13 @@ class driver_calls {
   /// The number of closes when the driver was asked.
   struct closes_known {
     std::uint64_t done;
-    unsigned asked = 0;  ///< how often the driver was asked before
+    unsigned asked = 0;       ///< how often the driver was asked before
+    unsigned most_asked = 0;  ///< an open that lacks resources is refused then; 0: it was not refused yet
   };
-  [[nodiscard]] closes_known closes_now(unsigned asked = 0) const noexcept {
-    return {closes_done_.load(std::memory_order_acquire), asked};
+  [[nodiscard]] closes_known closes_now() const noexcept { return {closes_done_.load(std::memory_order_acquire)}; }
+  /// The same, of an open for which the driver is asked again.
+  [[nodiscard]] closes_known closes_now(const closes_known& before) const noexcept {
+    return {closes_done_.load(std::memory_order_acquire), before.asked + 1, before.most_asked};
   }
   [[nodiscard]] bool closed_since(const closes_known& before) const noexcept {
     return closes_now().done != before.done;

@@ -105,7 +105,7 @@ result<grant> engine_opening::finish(shard& in, entry& fresh, const request& wha
         return tl::unexpected(abandon(in, fresh, again.error(), what.free_room_only || driver_.closed_since(before)));
     }
     if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));
-    before = driver_.closes_now(before.asked + 1);
+    before = driver_.closes_now(before);
     made = call_open(in, fresh, hot, what.argument);
   }
 }
@@ -122,7 +122,7 @@ bool engine_opening::opened_too_late(shard& in, entry& opening, const opened& ma
 
 // Handles a refusal by the driver. Success means that the caller asks the driver again.
 result<void> engine_opening::after_refusal(shard& in, entry& opening, const error& refused, const request& what,
-                                           const closes_known& before, const deadlines& until) noexcept {
+                                           closes_known& before, const deadlines& until) noexcept {
   if (refused.code == errc::already_mapped) return clear_conflicts(in, opening, refused, before, until);
   if (refused.code == errc::out_of_resources && what.free_room_only)  // evicts nothing for room in the driver either
     return driver_.closed_since(before) ? result<void>{} : tl::unexpected(refused);

@@ -78,7 +78,7 @@ class engine_opening : public engine_events {
   [[nodiscard]] bool opened_too_late(shard& in, entry& opening, const opened& made) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<void> after_refusal(shard& in, entry& opening, const error& refused, const request& what,
-                                           const closes_known& before, const deadlines& until) noexcept
+                                           closes_known& before, const deadlines& until) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<void> accept(shard& in, entry& opening, const opened& made, const deadlines& until) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks

@@ -4,11 +4,34 @@
 #include "core/entry_table_open.hpp"
 #include "core/node_request.hpp"
 
+#include <chrono>
+#include <cstddef>
 #include <optional>
 
 namespace pinfold::detail {
 
 using refusal = core::budget::share::refusal;
+
+namespace {
+
+/// Bounds the closes of one request. Other threads may take all the room that it makes: in the end it has closed what
+/// was there when it began.
+class closes_for_room {
+ public:
+  /// Counts a close, and returns whether to look for room again, and to close more.
+  [[nodiscard]] bool go_on(const core::budget& budget, const core::deadlines& until) noexcept {
+    if (++count_ <= unchecked) return true;
+    if (most_ == 0) most_ = count_ + budget.count_now();
+    return count_ <= most_ || std::chrono::steady_clock::now() < until.making_room();
+  }
+
+ private:
+  static constexpr std::size_t unchecked = 16;  // most requests need one
+  std::size_t count_ = 0;
+  std::size_t most_ = 0;
+};
+
+}  // namespace
 
 result<void> engine_room::reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
                                   const deadlines& until) noexcept {
@@ -20,6 +43,7 @@ result<void> engine_room::reserve(shard& in, entry& opening, std::size_t more_by
   const auto all_bytes = opening.bytes + more_bytes;
   if (!budget_.can_ever_hold(all_bytes) || !budget_.node_can_ever_hold(all_bytes))
     return tl::unexpected(larger_than_budget());
+  closes_for_room closes;
   bool retried = false;
   release_watch watch(changes_);
   core::node_request node(budget_.node(), more_bytes);
@@ -35,7 +59,7 @@ result<void> engine_room::reserve(shard& in, entry& opening, std::size_t more_by
     }
     if (budget_.node() != nullptr && other_processes_matter(in, node)) continue;
     const auto found = close_one_for_room(in);
-    if (found == looked::closed_one) continue;
+    if (found == looked::closed_one && closes.go_on(budget_, until)) continue;
     if (found == looked::closing) {
       if (wait_for_change(in, watch.changes(), until.others())) continue;
       return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");

@@ -2,7 +2,23 @@
 // Which entries are closed for room: in the budget, or in the driver (R7, R14-R17).
 #include "core/engine_room.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstddef>
+
 namespace pinfold::detail {
+
+namespace {
+
+constexpr unsigned asks_beyond = 16;  // registrations beyond the budget's are not counted
+constexpr unsigned asks_in_any_case = 2;
+
+constexpr unsigned clamped(std::size_t count) noexcept {
+  return static_cast<unsigned>(std::min<std::size_t>(count, UINT_MAX / 2));
+}
+
+}  // namespace
 
 // Marks a few victims at once, for one barrier. `rounds`: how often the hand may pass an entry.
 void engine_room::mark_victims(shard& in, unsigned rounds) noexcept {
@@ -138,9 +154,14 @@ bool engine_room::retry_quarantined_once(shard& in, bool& retried) noexcept {
 }
 
 // Makes room when the driver is out of resources, one victim at a time. Success means that the caller asks the driver
-// again.
-result<void> engine_room::free_resources(shard& in, const error& refused, const closes_known& before,
+// again, but not more often than there were registrations at its first refusal: they are closed by then, and other
+// threads may open more all the time. Nor does it ask for more than a few seconds: a peer may choose how long its
+// handle's refusal takes.
+result<void> engine_room::free_resources(shard& in, const error& refused, closes_known& before,
                                          const deadlines& until) noexcept {
+  if (before.most_asked == 0) before.most_asked = before.asked + asks_beyond + clamped(budget_.count_now());
+  const bool late = std::chrono::steady_clock::now() > until.making_room();
+  if ((late && before.asked >= asks_in_any_case) || before.asked >= before.most_asked) return tl::unexpected(refused);
   if (driver_.closed_since(before)) return {};
   release_watch watch(changes_);
   for (auto found = looked::nothing; found == looked::nothing;) {

@@ -41,7 +41,7 @@ class engine_room : public engine_lookup {
   void queue_released(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
   void queue_idle(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
   [[nodiscard]] bool any_quarantined() const noexcept;
-  [[nodiscard]] result<void> free_resources(shard& in, const error& refused, const closes_known& before,
+  [[nodiscard]] result<void> free_resources(shard& in, const error& refused, closes_known& before,
                                             const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<void> clear_conflicts(shard& in, entry& opening, const error& refused,
                                              const closes_known& before, const deadlines& until) noexcept

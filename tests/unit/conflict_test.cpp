@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Refusals of the driver: already mapped (R6), out of resources (R7), anything else.
 #include "support/fixtures/cache_checks.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <thread>
 
 namespace pinfold::testing::conflict_test {
@@ -127,6 +130,30 @@ TEST(conflict, R7_only_the_least_recently_used_entry_is_evicted) {
   EXPECT_FALSE(f.find(handles[1]));
   EXPECT_TRUE(f.find(handles[0]));
   EXPECT_TRUE(f.find(handles[2]));
+  f.expect_sound();
+}
+
+TEST(conflict, R7_open_that_never_fits_is_refused_although_other_threads_open_more_memory) {
+  local_fixture f;
+  constexpr std::uintptr_t huge = std::uintptr_t{1} << 46U;
+  constexpr std::uintptr_t step = 0x10000;
+  constexpr int most_asked = 1000;
+  std::uintptr_t next = step;
+  for (int i = 0; i < 8; ++i, next += step) f.touch(next, next + 0x1000);
+  int asked = 0;
+  f.device->fail_opens([&](const range& wanted, access_flags) -> std::optional<error> {
+    if (wanted.begin != huge) return std::nullopt;
+    return error{asked > most_asked ? errc::invalid_range : errc::out_of_resources};
+  });
+  const auto opener = std::this_thread::get_id();
+  f.device->on_open = [&] {
+    if (std::this_thread::get_id() != opener || ++asked > most_asked) return;
+    std::thread([&] { f.touch(next, next + 0x1000); }).join();
+    next += step;
+  };
+  EXPECT_EQ(f.acquire(huge, 2 * huge).error().code, errc::out_of_resources);
+  EXPECT_LT(asked, 100);
+  f.device->on_open = nullptr;
   f.expect_sound();
 }
 
