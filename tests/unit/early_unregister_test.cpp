@@ -212,7 +212,7 @@ TEST(early_unregister_edge_cases, R35_thread_that_faults_on_a_page_being_unregis
   if (!opened) GTEST_SKIP() << describe(opened.error());
   auto& event_log = invalidation::event_log::here();
   auto& all = invalidation::registered_filter::here();
-  monitors::uffd::reader reader(event_log, all, opened->number);
+  monitors::uffd::reader reader(event_log, all, *opened);
   ASSERT_TRUE(reader.start());
   const mapped memory(8 * page);
   ASSERT_TRUE(all.prepare(memory.all()));
@@ -226,7 +226,7 @@ TEST(early_unregister_edge_cases, R35_thread_that_faults_on_a_page_being_unregis
   EXPECT_TRUE(events.lost(memory.part(0, page))) << "and all is watched as before";
   all.remove(memory.all());
   ASSERT_EQ(monitors::uffd::stop_watching(opened->number, memory.all()), 0);
-  reader.stop_reading();
+  reader.stop_reading(false);
   opened->close();
   reader.join();
   reader.give_back();

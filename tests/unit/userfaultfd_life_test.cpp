@@ -319,6 +319,59 @@ TEST_F(userfaultfd_monitor, R37_no_thread_of_an_ordinary_user_waits_after_the_mo
   EXPECT_EQ(child.reap(), 0);
 }
 
+// The end of the monitor finds no userfaultfd in such a table.
+TEST_F(userfaultfd_monitor, R35_no_thread_waits_after_one_with_descriptors_of_its_own_ended_it) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    ::alarm(60);
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor || !own.watch_for(memory.all())) return 1;
+    constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
+    std::thread([&] {
+      static_cast<void>(::syscall(SYS_close_range, 3U, ~0U, unshare));
+      own.monitor.reset();
+    }).join();
+    return ::munmap(memory.at(), page) == 0 ? 0 : 2;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST_F(userfaultfd_monitor, R35_no_thread_waits_where_a_child_has_a_copy_of_what_the_program_closed) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    ::alarm(60);
+    mapped memory(4 * page);
+    uffd_monitor own;
+    if (!own.monitor || !own.watch_for(memory.all())) return 1;
+    const auto copy = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+    if (copy == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (;;) ::pause();
+    }
+    if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) return 2;
+    own.monitor.reset();
+    const bool unmapped = copy > 0 && ::munmap(memory.at(), page) == 0;
+    ::kill(copy, SIGKILL);
+    return unmapped && ::waitpid(copy, nullptr, 0) == copy ? 0 : 3;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST_F(userfaultfd_monitor, R35_monitor_ends_where_a_filter_refuses_to_discard_memory) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    ::alarm(60);
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor || !own.watch_for(memory.all())) return 1;
+    if (!refuse_call(SYS_madvise, EPERM)) return 2;
+    own.monitor.reset();
+    return ::munmap(memory.at(), page) == 0 ? 0 : 3;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
 // Locked pages are discarded only by calls that ask for it explicitly.
 TEST_F(userfaultfd_monitor, R35_monitor_ends_when_all_memory_is_locked) {
   in.monitor.reset();

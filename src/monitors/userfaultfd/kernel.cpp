@@ -95,11 +95,9 @@ bool descriptor::is_this() const noexcept {
 
 void descriptor::close() noexcept {
   owner = 0;
-  if (is_this()) close_number(number);
+  if (is_this()) ::close(number);
   number = -1;
 }
-
-void close_number(int number) noexcept { ::close(number); }
 
 namespace {
 
@@ -166,19 +164,19 @@ int start_watching(int uffd, const range& pages) noexcept {
   PINFOLD_ASSERT(pages.begin < pages.end, "there are pages to watch");
   uffdio_register argument{
       .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
-  return ::ioctl(uffd, UFFDIO_REGISTER, &argument) == 0 ? 0 : errno;
+  return ::syscall(SYS_ioctl, uffd, UFFDIO_REGISTER, &argument) == 0 ? 0 : errno;
 }
 
 int stop_watching(int uffd, const range& pages) noexcept {
   PINFOLD_ASSERT(pages.begin < pages.end, "there are pages that leave the watch");
   uffdio_range argument{.start = pages.begin, .len = pages.size()};
-  return ::ioctl(uffd, UFFDIO_UNREGISTER, &argument) == 0 ? 0 : errno;
+  return ::syscall(SYS_ioctl, uffd, UFFDIO_UNREGISTER, &argument) == 0 ? 0 : errno;
 }
 
 // Makes an invalid request. The kernel checks for events in flight before it checks the request.
 traffic traffic_on(int uffd) noexcept {
   uffdio_writeprotect senseless{.range = {.start = 1, .len = 1}, .mode = 0};
-  if (::ioctl(uffd, UFFDIO_WRITEPROTECT, &senseless) == 0) return traffic::unknown;
+  if (::syscall(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &senseless) == 0) return traffic::unknown;
   if (errno == EAGAIN) return traffic::some;
   return errno == EINVAL ? traffic::none : traffic::unknown;
 }

@@ -40,8 +40,6 @@ struct descriptor {
   void close() noexcept;
 };
 
-void close_number(int number) noexcept;
-
 /// Opens a userfaultfd that sends events and never faults.
 [[nodiscard]] result<descriptor> open() noexcept;
 

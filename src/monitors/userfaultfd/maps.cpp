@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace pinfold::monitors::uffd {
 
@@ -18,12 +20,12 @@ namespace {
 
 constexpr std::uint64_t or_next = 0x10;
 
-int ask(const descriptor& maps, std::uintptr_t address, std::uint64_t flags, range& found) noexcept {
+int ask(int maps, std::uintptr_t address, std::uint64_t flags, range& found) noexcept {
   os::procmap_query query{};
   query.size = sizeof query;
   query.query_flags = flags;
   query.query_addr = address;
-  if (::ioctl(maps.number, os::procmap_query_request, &query) != 0) return errno;
+  if (::syscall(SYS_ioctl, maps, os::procmap_query_request, &query) != 0) return errno;
   found = {static_cast<std::uintptr_t>(query.vma_start), static_cast<std::uintptr_t>(query.vma_end)};
   return 0;
 }
@@ -49,8 +51,8 @@ constexpr std::uint64_t present = 1U << 3U;
 
 // Returns whether the page may be watched, by this or another userfaultfd, in the mode that this one uses. Also true if
 // the page map cannot be read, as in a process that gave up its privileges.
-bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept {
-  if (pagemap.number < 0) return true;
+bool may_be_watched(int pagemap, std::uintptr_t address) noexcept {
+  if (pagemap < 0) return true;
   std::array<std::uint64_t, 3> page{};
   pagemap_scan query{};
   query.size = sizeof query;
@@ -61,7 +63,7 @@ bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept 
   query.vec_len = 1;
   query.category_mask = present;
   query.return_mask = present;
-  return ::ioctl(pagemap.number, scan_request, &query) >= 0;
+  return ::syscall(SYS_ioctl, pagemap, scan_request, &query) >= 0;
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ mappings mappings_under(const descriptor& maps, const range& pages) noexcept {
   mappings all{.known = true, .whole = true, .all = pages};
   for (auto at = pages.begin; at < pages.end;) {
     range found;
-    const int native = ask(maps, at, 0, found);
+    const int native = ask(maps.number, at, 0, found);
     if (native != 0) return {.known = native == ENOENT, .whole = false, .all = pages};
     all.all = {std::min(all.all.begin, found.begin), std::max(all.all.end, found.end)};
     at = found.end;
@@ -88,12 +90,19 @@ bool is_mapped(const range& pages) noexcept {
 
 // Watches each mapping first: that changes nothing if this userfaultfd watches it already, and fails if another one
 // does, which until Linux 6.15 `stop_watching` would stop.
+bool stop_watching_next(int uffd, const own_memory& here, const range& but, std::uintptr_t& at) noexcept {
+  range found;
+  if (ask(here.maps, at, or_next, found) != 0) return false;
+  PINFOLD_ASSERT(found.end > at, "the walk goes on");
+  at = found.end;
+  if (found.contains(but) || !may_be_watched(here.pagemap, found.begin)) return true;
+  if (start_watching(uffd, found) == 0) static_cast<void>(stop_watching(uffd, found));
+  return true;
+}
+
 void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept {
   descriptor pagemap = descriptor::of(::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
-  range found;
-  for (std::uintptr_t at = 0; ask(maps, at, or_next, found) == 0; at = found.end) {
-    if (found.contains(but) || !may_be_watched(pagemap, found.begin)) continue;
-    if (start_watching(uffd, found) == 0) static_cast<void>(stop_watching(uffd, found));
+  for (std::uintptr_t at = 0; stop_watching_next(uffd, {maps.number, pagemap.number}, but, at);) {
   }
   pagemap.close();
 }

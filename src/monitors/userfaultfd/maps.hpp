@@ -22,8 +22,18 @@ struct mappings {
 /// Returns whether the whole range is mapped. For kernels that cannot list mappings.
 [[nodiscard]] bool is_mapped(const range& pages) noexcept;
 
-/// Stops watching all mappings but the one that contains `but`. Walks the page tables of watched memory, as closing
-/// would. Does nothing before Linux 6.11.
+/// A process's page map and its list of mappings, which may be negative.
+struct own_memory {
+  int maps = -1;
+  int pagemap = -1;
+};
+
+/// Stops watching the first mapping at `at` or behind it, unless it contains `but`, and moves `at` to its end. Returns
+/// false if there is none. Walks the page tables of watched memory, as closing would. Does nothing before Linux 6.11.
+/// Makes system calls by number.
+[[nodiscard]] bool stop_watching_next(int uffd, const own_memory& here, const range& but, std::uintptr_t& at) noexcept;
+
+/// Stops watching all mappings but the one that contains `but`.
 void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept;
 
 }  // namespace pinfold::monitors::uffd

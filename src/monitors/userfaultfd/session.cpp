@@ -37,14 +37,14 @@ result<void> session::start() noexcept {
   if (done) done = reader_.start();
   started_ = done.has_value();
   if (!started_) return done;
-  descriptor_.belong_to(reader_.thread_id());
   leave_for(reader_.thread_id());
   invalidation::enable_early_unregister(leave, descriptor_.number);
   return done;
 }
 
 // Releases all memory before it closes the descriptor. If a child keeps a copy open, as after a fork that the C library
-// did not see, closing alone would release no caller.
+// did not see, closing alone would release no caller. Where this thread does not have the descriptor, since the program
+// closed it, or since the thread has a table of its own, the monitor's thread releases the memory.
 void session::end() noexcept {
   PINFOLD_ASSERT(!ended_.load(std::memory_order_relaxed), "a session ends once");
   ended_.store(true, std::memory_order_release);
@@ -55,9 +55,9 @@ void session::end() noexcept {
       stop_watching_all(descriptor_.number, maps_, reader_.pages().bell());
       static_cast<void>(gets_quiet(quiet_limit_at_end));
     }
-    reader_.stop_reading();
+    reader_.stop_reading(!is_ours);
   }
-  if (is_ours) close_number(descriptor_.number);
+  if (is_ours) descriptor(descriptor_).close();
   if (started_) reader_.join();
   descriptor(maps_).close();
   reader_.give_back();

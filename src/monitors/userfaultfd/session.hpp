@@ -20,7 +20,7 @@ namespace pinfold::monitors::uffd {
 class session {
  public:
   session(invalidation::event_log& event_log, invalidation::registered_filter& watched, descriptor opened) noexcept
-      : event_log_(event_log), descriptor_(opened), reader_(event_log, watched, opened.number) {}
+      : event_log_(event_log), descriptor_(opened), reader_(event_log, watched, descriptor_) {}
   session(const session&) = delete;
   session& operator=(const session&) = delete;
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/thread.hpp"
 
+#include "monitors/userfaultfd/maps.hpp"
 #include "os/all_signals_blocked.hpp"
 #include "os/check.hpp"
 #include "os/descriptor_table.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <ctime>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -47,12 +51,16 @@ result<void> reader::start() noexcept {
 
 // Discards the bell, which is watched like any memory: madvise returns only after the thread has read the event. So the
 // thread ends for no other reason. In a program that locks all its memory (mlockall), the bell is locked, too, and
-// MADV_DONTNEED would fail without an event.
-void reader::stop_reading() noexcept {
+// MADV_DONTNEED would fail without an event. Where a filter refuses the advice, the bell is mapped over.
+void reader::stop_reading(bool release) noexcept {
   constexpr int dontneed_locked = 24;  // of Linux 5.18, which older headers lack
+  releases_.store(release, std::memory_order_release);
+  stops_.store(true, std::memory_order_release);
   const range bell = pages_.bell();
-  ::madvise(reinterpret_cast<void*>(bell.begin), bell.size(), dontneed_locked);
-  static_cast<void>(stop_watching(uffd_, bell));
+  void* const at = reinterpret_cast<void*>(bell.begin);
+  constexpr int over = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (::madvise(at, bell.size(), dontneed_locked) != 0 && ::mmap(at, bell.size(), PROT_NONE, over, -1, 0) == MAP_FAILED)
+    fail();
 }
 
 void reader::join() noexcept { ::pthread_join(thread_, nullptr); }
@@ -74,7 +82,10 @@ void* reader::main(void* self) noexcept {
 int reader::unshare_descriptors() noexcept {
   thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
   ::prctl(PR_SET_NAME, "pinfold-uffd");
-  return os::keep_only({&uffd_, 1});
+  if (const int native = os::keep_only({&uffd_, 1}); native != 0) return native;
+  if (!descriptor_.is_this()) return EBADF;  // another thread has closed it, and may have got the number
+  descriptor_.belong_to(thread_id_);
+  return 0;
 }
 
 // Reads also where the poll fails, as with a descriptor limit of 0: a thread that unmaps watched memory waits for it.
@@ -83,7 +94,22 @@ void reader::run() noexcept {
     if (poll_events(uffd_) != 0) pause();
     read_and_publish();
   }
+  if (releases_.load(std::memory_order_acquire)) release_all();
+  static_cast<void>(stop_watching(uffd_, pages_.bell()));
   ::syscall(SYS_close, uffd_);  // before the thread ends, whose exit may have to wait for this
+}
+
+// The process's table of descriptors may have a copy that nothing can close, or a child: it would keep the memory
+// watched, and nothing would read. Reads meanwhile, and until no caller waits, for a second at most.
+void reader::release_all() noexcept {
+  const auto opened = [](const char* path) {
+    return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+  };
+  const own_memory here{.maps = opened("/proc/thread-self/maps"), .pagemap = opened("/proc/thread-self/pagemap")};
+  for (std::uintptr_t at = 0; stop_watching_next(uffd_, here, pages_.bell(), at);) read_and_publish();
+  constexpr auto limit = std::chrono::seconds(1);
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (traffic_on(uffd_) == traffic::some && std::chrono::steady_clock::now() < until) read_and_publish();
 }
 
 // One number, one read, one event. The kernel releases the event's caller within the read, so from then on that caller
@@ -116,6 +142,7 @@ void reader::pause() noexcept {
   if (!failed()) fail();
   constexpr timespec millisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
   ::nanosleep(&millisecond, nullptr);
+  rung_ = rung_ || stops_.load(std::memory_order_acquire);  // an event that cannot be read rings no bell
 }
 
 }  // namespace pinfold::monitors::uffd

@@ -18,14 +18,15 @@ namespace pinfold::monitors::uffd {
 class reader {
  public:
   /// The arguments must outlive `join`.
-  reader(invalidation::event_log& event_log, invalidation::registered_filter& watched, int uffd) noexcept
-      : event_log_(event_log), watched_(watched), uffd_(uffd) {}
+  reader(invalidation::event_log& event_log, invalidation::registered_filter& watched, descriptor& uffd) noexcept
+      : event_log_(event_log), watched_(watched), descriptor_(uffd), uffd_(uffd.number) {}
 
-  /// Starts the thread, and returns when it reads.
+  /// Starts the thread, to which the userfaultfd belongs from then on, and returns when it reads.
   [[nodiscard]] result<void> start() noexcept;
 
-  /// Only for the process that called `start`. Watched memory may be unmapped until this begins.
-  void stop_reading() noexcept;
+  /// Only for the process that called `start`. Watched memory may be unmapped until this begins. With `release`, the
+  /// thread stops watching all memory before it ends: its table has the userfaultfd in any case.
+  void stop_reading(bool release) noexcept;
 
   /// Called after `stop_reading`, and after the userfaultfd was closed: a thread that ends may unmap watched memory
   /// when no thread reads any more.
@@ -48,6 +49,7 @@ class reader {
   [[nodiscard]] int create() noexcept;
   [[nodiscard]] int unshare_descriptors() noexcept;
   void run() noexcept;
+  void release_all() noexcept;
   void read_and_publish() noexcept;
   void publish(std::uint64_t reserved, const event& seen) noexcept;
   [[nodiscard]] range lost_by(const event& seen) const noexcept;
@@ -57,12 +59,15 @@ class reader {
 
   invalidation::event_log& event_log_;
   invalidation::registered_filter& watched_;
-  int uffd_;
+  descriptor& descriptor_;
+  const int uffd_;
   own_pages pages_;
   pthread_t thread_{};
   pid_t thread_id_ = 0;
   std::atomic<int> started_{starting};  // then 0 or an errno
-  bool rung_ = false;                   // used by the thread alone
+  std::atomic<bool> releases_{false};   // once `rung_`
+  std::atomic<bool> stops_{false};
+  bool rung_ = false;  // used by the thread alone
   std::atomic<bool> failed_{false};
 };
 
