@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/bpf/bpf.hpp"
 
+#include "os/all_signals_blocked.hpp"
 #include "os/no_fork.hpp"
 
 #include <algorithm>
@@ -19,6 +20,7 @@ class family {
   static family& here() noexcept { return all; }
 
   bool watch_forks() noexcept {
+    const os::all_signals_blocked no_handler_forks;
     const std::scoped_lock guard(mutex_);
     if (!watching_forks_) watching_forks_ = ::pthread_atfork(lock, unlock, leave) == 0;
     return watching_forks_;
@@ -26,6 +28,7 @@ class family {
 
   [[nodiscard]] bool add(bpf_monitor* one) noexcept {
     if (!watch_forks()) return false;
+    const os::all_signals_blocked no_handler_forks;
     const std::scoped_lock guard(mutex_);
     const auto room = std::find(all_.begin(), all_.end(), nullptr);
     if (room == all_.end()) return false;
@@ -34,6 +37,7 @@ class family {
   }
 
   void remove(const bpf_monitor* one) noexcept {
+    const os::all_signals_blocked no_handler_forks;
     const std::scoped_lock guard(mutex_);
     std::replace(all_.begin(), all_.end(), const_cast<bpf_monitor*>(one), static_cast<bpf_monitor*>(nullptr));
   }

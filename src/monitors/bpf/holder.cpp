@@ -8,17 +8,33 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
 #include <span>
+#include <string_view>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace pinfold::monitors {
 
+namespace {
+
+// Returns whether the calling thread's number is a link, or /proc cannot tell.
+bool may_be_link(int number) noexcept {
+  std::array<char, 48> path{};
+  std::snprintf(path.data(), path.size(), "/proc/thread-self/fd/%d", number);
+  std::array<char, 64> seen{};
+  const auto bytes = ::readlink(path.data(), seen.data(), seen.size());
+  return bytes < 0 || std::string_view(seen.data(), static_cast<std::size_t>(bytes)).starts_with("anon_inode:bpf");
+}
+
+}  // namespace
+
 result<void> bpf_holder::start(bpf_links links, os::file connection) noexcept {
   PINFOLD_ASSERT(!running_ && state_.load(std::memory_order_relaxed) == starting, "the thread starts once");
   for (const auto& link : links) numbers_[count_++] = link.number();
   if (connection) numbers_[count_++] = connection.number();
+  connection_ = &connection;
   std::sort(numbers_.begin(), numbers_.begin() + static_cast<std::ptrdiff_t>(count_));
   if (const int native = create(); native != 0)
     return fail_errno(errc::out_of_resources, native, "the monitor's thread could not be started");
@@ -47,12 +63,15 @@ void bpf_holder::end() noexcept {
   ::pthread_join(thread_, nullptr);
 }
 
-// Another thread may have closed the descriptors before this one had its table.
+// Another thread may have closed the descriptors before this one had its table, and opened files with their numbers.
 int bpf_holder::take_over() noexcept {
   const std::span<const int> all(numbers_.data(), count_);
   if (const int native = os::keep_only(all); native != 0) return native;
-  const auto open = [](int number) { return ::fcntl(number, F_GETFD) >= 0; };
-  return std::all_of(all.begin(), all.end(), open) ? 0 : EBADF;
+  const auto is_ours = [&](int number) {
+    if (number == connection_->number()) return connection_->still_there();
+    return ::fcntl(number, F_GETFD) >= 0 && may_be_link(number);
+  };
+  return std::all_of(all.begin(), all.end(), is_ours) ? 0 : EBADF;
 }
 
 // Closes the descriptors itself: the kernel closes a thread's table after the thread was joined. Not by libc's

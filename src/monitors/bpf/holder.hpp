@@ -48,6 +48,7 @@ class bpf_holder {
   int native_ = 0;  // why the thread failed
   std::array<int, bpf_link_count + 1> numbers_{};
   std::size_t count_ = 0;
+  const os::file* connection_ = nullptr;  // while the thread starts
 };
 
 }  // namespace pinfold::monitors
