@@ -28,7 +28,9 @@ struct rb_root {
 struct rb_root_cached {
   struct rb_root rb_root;
 } KERNEL;
+struct inode;
 struct address_space {
+  struct inode* host;
   struct rb_root_cached i_mmap;
 } KERNEL;
 struct super_block {
@@ -37,11 +39,9 @@ struct super_block {
 struct inode {
   struct super_block* i_sb;
   struct address_space* i_mapping;
-  long long i_size;
 } KERNEL;
-struct iattr {
-  unsigned int ia_valid;
-  long long ia_size;
+struct folio {
+  struct address_space* mapping;
 } KERNEL;
 struct file {
   struct address_space* f_mapping;
@@ -214,6 +214,7 @@ enum {
   sys_mmap = 9,
   sys_munmap = 11,
   sys_brk = 12,
+  sys_ioctl = 16,
   sys_mremap = 25,
   sys_madvise = 28,
   sys_shmat = 30,
@@ -225,18 +226,38 @@ enum {
   sys_remap_file_pages = 216,
   sys_openat = 257,
   sys_fallocate = 285,
+  sys_open_by_handle_at = 304,
   sys_copy_file_range = 326,
   sys_openat2 = 437,
   sys_process_madvise = 440,
   x32_bit = 0x40000000,
   ts_compat = 2,
   map_fixed = 0x10,
+  map_anonymous = 0x20,
+  map_hugetlb = 0x40000,
   mremap_maymove = 1,
   mremap_fixed = 2,
   shm_remap = 040000,
   falloc_keep_size = 1,
   o_trunc = 01000,
 };
+
+/// Returns whether an ioctl with this request takes pages of a file away, or puts others in their place.
+INLINE bool changes_a_file(u32 request) {
+  switch (request) {
+    case 0x40305829:  // FS_IOC_UNRESVSP
+    case 0x4030582b:  // FS_IOC_UNRESVSP64
+    case 0x40305839:  // FS_IOC_ZERO_RANGE
+    case 0x40049409:  // FICLONE
+    case 0x4020940d:  // FICLONERANGE
+    case 0xc0189436:  // FIDEDUPERANGE
+    case 0x1277:      // BLKDISCARD
+    case 0x127d:      // BLKSECDISCARD
+    case 0x127f:      // BLKZEROOUT
+      return 1;
+    default: return 0;
+  }
+}
 
 /// Records [address, address + bytes) in whole pages, as the kernel rounds it. A length that overflows means
 /// everything.
@@ -247,11 +268,29 @@ INLINE int goes(u64 mm, u64 address, u64 bytes) {
   return end > begin ? record_in(mm, begin, end) : record_in(mm, 0, the_end);
 }
 
+/// Returns how many bytes a call takes that rounds a length up to the mapping's own huge page, whose size is unknown
+/// here. Such a mapping begins at a multiple of its page.
+INLINE u64 in_any_size(u64 address, u64 bytes) {
+  const u64 mebibytes_2 = (1UL << 21) - 1, gibibyte = (1UL << 30) - 1;
+  if (bytes == 0) return 0;
+  if ((address & mebibytes_2) == 0) bytes = (bytes + mebibytes_2) & ~mebibytes_2;
+  if ((address & gibibyte) == 0) bytes = (bytes + gibibyte) & ~gibibyte;
+  return bytes != 0 ? bytes : ~0UL;  // a length that overflows
+}
+
+INLINE int mapped_over(u64 mm, const struct pt_regs* regs) {
+  const u64 address = regs->di, bytes = regs->si, flags = regs->r10;
+  if ((flags & map_fixed) == 0) return 0;
+  const bool huge = (flags & map_hugetlb) != 0 || (flags & map_anonymous) == 0;
+  return goes(mm, address, huge ? in_any_size(address, bytes) : bytes);
+}
+
 INLINE int remapped(u64 mm, const struct pt_regs* regs) {
-  const u64 address = regs->di, old_bytes = regs->si, new_bytes = regs->dx, flags = regs->r10;
-  if ((flags & mremap_fixed) != 0) goes(mm, regs->r8, new_bytes);
+  const u64 address = regs->di, new_bytes = regs->dx, flags = regs->r10;
+  const u64 old_bytes = in_any_size(address, regs->si);
+  if ((flags & mremap_fixed) != 0) goes(mm, regs->r8, in_any_size(regs->r8, new_bytes));
   if (flags > mremap_maymove) return goes(mm, address, old_bytes);
-  if (new_bytes < old_bytes) return goes(mm, address + new_bytes, old_bytes - new_bytes);
+  if (new_bytes < regs->si) return goes(mm, address + new_bytes, old_bytes - new_bytes);
   return flags == 0 ? 0 : goes(mm, address, old_bytes);
 }
 
@@ -269,7 +308,7 @@ int BPF_PROG(on_system_call, struct pt_regs* regs, long number) {
   if ((task->thread_info.status & ts_compat) != 0) return record_in(mm, 0, the_end);
   switch ((u32)number & ~x32_bit) {
     case sys_munmap: return goes(mm, regs->di, regs->si);
-    case sys_mmap: return (regs->r10 & map_fixed) != 0 ? goes(mm, regs->di, regs->si) : 0;
+    case sys_mmap: return mapped_over(mm, regs);
     case sys_mremap: return remapped(mm, regs);
     case sys_madvise: return is_harmless(regs->dx) ? 0 : goes(mm, regs->di, regs->si);
     case sys_brk: return broke(space, regs->di);
@@ -282,6 +321,8 @@ int BPF_PROG(on_system_call, struct pt_regs* regs, long number) {
     case sys_fallocate:
       if (((u32)regs->si & ~falloc_keep_size) == 0) return 0;
       return may_be_mapped(task, regs->di) ? record_in(mm, 0, the_end) : 0;
+    case sys_ioctl:
+      return changes_a_file(regs->si) && may_be_mapped(task, regs->di) ? record_in(mm, 0, the_end) : 0;
     case sys_prctl: return (u32)regs->di == pinfold_prctl ? accept_invitation(regs->si, regs->dx, mm) : 0;
     default: return 0;
   }
@@ -296,6 +337,7 @@ INLINE bool empties_a_file(struct task_struct* task) {
     case sys_creat:
     case sys_openat:
     case sys_openat2:
+    case sys_open_by_handle_at:
     case sys_copy_file_range: return 1;
     default: return 0;
   }
@@ -337,19 +379,18 @@ INLINE int record_if_mapped(struct inode* inode) {
   return 0;
 }
 
-// Huge pages are not in the page count. This program runs after the hole was made; the next one before the file becomes
-// shorter.
+// Huge pages are not in the page count. This program runs after the hole was made.
 SEC("tp_btf/hugetlbfs_fallocate")
 int BPF_PROG(on_huge_allocate, struct inode* inode, int mode) {
   return (mode & ~falloc_keep_size) != 0 ? record_if_mapped(inode) : 0;
 }
 
-enum { attr_size = 1 << 3 };
-
-SEC("tp_btf/hugetlbfs_setattr")
-int BPF_PROG(on_huge_change, struct inode* inode, void* entry, struct iattr* change) {
-  const bool shorter = (change->ia_valid & attr_size) != 0 && change->ia_size < inode->i_size;
-  return shorter ? record_if_mapped(inode) : 0;
+// Runs for each page of a file that becomes shorter, after the page was unmapped. Until then it may be registered again,
+// although the file's size has changed and other pages have gone.
+SEC("tp_btf/mm_filemap_delete_from_page_cache")
+int BPF_PROG(on_page_removed, struct folio* page) {
+  struct inode* file = page->mapping->host;
+  return file->i_sb->s_magic == hugetlbfs_magic ? record_if_mapped(file) : 0;
 }
 
 /// Runs at exec, too. Afterwards another process's address space may lie at this address.
