@@ -334,6 +334,14 @@ TEST_F(bpf_served, one_user_cannot_take_all_slots) {
   EXPECT_EQ(client.reap(), 0);
 }
 
+// Each slot that is given or taken back waited for a grace period of the kernel: 500 took the server 15 seconds, and a
+// client waits for 5.
+TEST_F(bpf_served, connections_that_were_closed_delay_no_client) {
+  for (int i = 0; i < 500; ++i) static_cast<void>(connect(name()));
+  const auto client = join();
+  EXPECT_TRUE(client) << describe(client.error());
+}
+
 TEST_F(bpf_served, slots_that_processes_keep_without_a_connection_count) {
   const auto keeps_the_programs = join();
   ASSERT_TRUE(keeps_the_programs) << describe(keeps_the_programs.error());

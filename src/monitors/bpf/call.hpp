@@ -41,6 +41,22 @@ namespace pinfold::monitors {
   return bpf_call(BPF_MAP_UPDATE_ELEM, what) == 0;
 }
 
+/// Updates many elements, whose keys and values are in arrays. Returns how many it has, and sets `errno` if that is not
+/// all. Since Linux 6.8 a map of maps needs one grace period for all.
+[[nodiscard]] inline std::uint32_t bpf_update_many(int map, std::uint32_t* keys, int* values,
+                                                   std::uint32_t count) noexcept {
+  bpf_attr what = bpf_nothing();
+  what.batch.map_fd = static_cast<std::uint32_t>(map);
+  what.batch.keys = reinterpret_cast<std::uintptr_t>(keys);
+  what.batch.values = reinterpret_cast<std::uintptr_t>(values);
+  what.batch.count = count;
+  if (bpf_call(BPF_MAP_UPDATE_BATCH, what) == 0) return count;
+  // The count says nothing if the kernel looked at none: so each again, which changes nothing where it was done.
+  std::uint32_t done = 0;
+  while (done < count && bpf_update(map, keys + done, values + done)) ++done;
+  return done;
+}
+
 inline void bpf_remove(int map, const void* key) noexcept {
   bpf_attr what = bpf_element(map, key, nullptr);
   static_cast<void>(bpf_call(BPF_MAP_DELETE_ELEM, what));

@@ -16,7 +16,6 @@ namespace pinfold::monitors {
 namespace {
 
 constexpr int rest_ms = 100;
-constexpr int accepts_a_round = 16;
 constexpr std::int64_t linger_ms = 1000;
 constexpr std::size_t most_clients = pinfold_slots;
 
@@ -30,6 +29,12 @@ bool in_first_namespace() {
   constexpr ino_t first = 0xEFFFFFFC;  // PROC_PID_INIT_INO
   struct stat mine{};
   return ::stat("/proc/self/ns/pid", &mine) == 0 && mine.st_ino == first;
+}
+
+// Returns whether the other end is closed, and has said nothing.
+bool has_left(const os::file& socket) {
+  pollfd one{.fd = socket.number(), .events = POLLIN, .revents = 0};
+  return ::poll(&one, 1, 0) > 0 && (one.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 bool is_left_over(const bpf_server_options& options, const bpf_address& address) {
@@ -211,27 +216,37 @@ bool bpf_server::hand_out(client& to) {
   return to.served;
 }
 
-// Handles closed connections before each accept, so that a client that closes a connection and opens another gives back
-// its slot first.
+// Handles closed connections first, so that a client that closes a connection and opens another gives back its slot
+// first. Connections that were closed meanwhile cost nothing more.
 void bpf_server::accept_some() {
+  std::vector<client> fresh;
+  fresh.reserve(bpf_slots::most_at_once);
   resting_ = !closer_.has_room();
-  for (int i = 0; i < accepts_a_round && !resting_; ++i) {
+  while (fresh.size() < bpf_slots::most_at_once && !resting_) {
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       resting_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
-      return;
+      break;
     }
-    hear_all();
-    accept(std::move(socket));
+    if (!has_left(socket)) {
+      fresh.push_back({std::move(socket), {}, {}, false, now_ms()});
+      continue;
+    }
+    closer_.close(std::move(socket));
+    resting_ = !closer_.has_room();
   }
+  if (fresh.empty()) return;
+  hear_all();
+  invite(fresh);
 }
 
 // Returns how many rings the asker's user has, without one that the asker itself has left: it loses that one when it
 // takes another.
-std::size_t bpf_server::rings_beside(const ucred& asker) const {
+std::size_t bpf_server::rings_beside(const ucred& asker, std::span<const client> invited) const {
   const auto of_user = [&](const auto& one) { return one.credentials.uid == asker.uid; };
   const auto own = [&](const auto& one) { return asker.pid != 0 && one.credentials.pid == asker.pid && of_user(one); };
-  const auto all = std::ranges::count_if(clients_, of_user) + std::ranges::count_if(left_, of_user);
+  const auto all = std::ranges::count_if(clients_, of_user) + std::ranges::count_if(left_, of_user) +
+                   std::ranges::count_if(invited, of_user);
   return static_cast<std::size_t>(all) - (std::ranges::any_of(left_, own) ? 1 : 0);
 }
 
@@ -239,35 +254,52 @@ void bpf_server::forget_left() {
   std::erase_if(left_, [&](const auto& one) { return slots_->owner_of(one.number) != one.owner; });
 }
 
-int bpf_server::invite(client& asker) {
+// Returns why the asker gets no slot, or 0. `invited`: those that get one now.
+int bpf_server::why_not(client& asker, std::span<const client> invited) {
   const auto credentials = os::other_end(asker.socket);
   if (!credentials) return credentials.error().native;
   asker.credentials = *credentials;
-  if (slots_) forget_left();
-  if (asker.credentials.uid != 0 && rings_beside(asker.credentials) >= options_.most_per_user) return ENOSPC;
-  if (clients_.size() >= most_clients) return ENOSPC;
-  if (!slots_) {
-    auto loaded = bpf_slots::load();
-    if (!loaded) return loaded.error().native == 0 ? ENOSYS : loaded.error().native;
-    slots_ = std::make_unique<bpf_slots>(std::move(*loaded));
-  }
-  auto slot = slots_->reserve();
-  if (!slot) return slot.error().native == 0 ? ENOSPC : slot.error().native;
-  asker.slot = std::move(*slot);
-  return 0;
+  if (asker.credentials.uid != 0 && rings_beside(asker.credentials, invited) >= options_.most_per_user) return ENOSPC;
+  return clients_.size() + invited.size() >= most_clients ? ENOSPC : 0;
 }
 
-void bpf_server::accept(os::file socket) {
-  client fresh{std::move(socket), {}, {}, false, now_ms()};
+// Reserves the slots together: each change of the kernel programs' rings takes milliseconds, however many it makes.
+void bpf_server::invite(std::span<client> fresh) {
+  if (slots_) forget_left();
+  std::size_t invited = 0;
+  for (client& one : fresh) {
+    if (const int refused = why_not(one, fresh.first(invited)); refused != 0)
+      greet(one, refused);
+    else
+      std::swap(fresh[invited++], one);
+  }
+  if (invited == 0) return;
+  int native = 0;
+  if (!slots_) {
+    auto loaded = bpf_slots::load();
+    if (loaded) slots_ = std::make_unique<bpf_slots>(std::move(*loaded));
+    if (!loaded) native = loaded.error().native == 0 ? ENOSYS : loaded.error().native;
+  }
+  std::vector<result<bpf_slot>> made(invited);
+  if (slots_) slots_->reserve(made);
+  for (std::size_t i = 0; i < invited; ++i) {
+    if (slots_ && !made[i]) native = made[i].error().native == 0 ? ENOSPC : made[i].error().native;
+    const bool has_slot = slots_ && made[i];
+    if (has_slot) fresh[i].slot = std::move(*made[i]);
+    greet(fresh[i], has_slot ? 0 : native);
+  }
+}
+
+void bpf_server::greet(client& asker, int refused) {
   bpf_message greeting;
-  greeting.refused = invite(fresh);
-  greeting.secret = fresh.slot.secret;
-  const bool heard = bpf_send(fresh.socket.number(), greeting);
-  PINFOLD_ASSERT(greeting.refused != 0 || (slots_ != nullptr && clients_.size() < most_clients),
+  greeting.refused = refused;
+  greeting.secret = asker.slot.secret;
+  const bool heard = bpf_send(asker.socket.number(), greeting);
+  PINFOLD_ASSERT(refused != 0 || (slots_ != nullptr && clients_.size() < most_clients),
                  "a client that is invited has a slot");
-  if (greeting.refused == 0 && heard) return clients_.push_back(std::move(fresh));
-  if (greeting.refused == 0) slots_->release(fresh.slot);
-  closer_.close(std::move(fresh.socket));
+  if (refused == 0 && heard) return clients_.push_back(std::move(asker));
+  if (refused == 0) slots_->release(asker.slot);
+  closer_.close(std::move(asker.socket));
 }
 
 }  // namespace pinfold::monitors

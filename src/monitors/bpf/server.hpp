@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <poll.h>
+#include <span>
 #include <string>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -91,9 +92,10 @@ class bpf_server {
   [[nodiscard]] bool hand_out(client& to);
   [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& invitation) const;
   void accept_some();
-  void accept(os::file socket);
-  [[nodiscard]] int invite(client& asker);
-  [[nodiscard]] std::size_t rings_beside(const ucred& asker) const;
+  void invite(std::span<client> fresh);
+  [[nodiscard]] int why_not(client& asker, std::span<const client> invited);
+  void greet(client& asker, int refused);
+  [[nodiscard]] std::size_t rings_beside(const ucred& asker, std::span<const client> invited) const;
   void forget_left();
   void release(client& one);
   [[nodiscard]] bool may_drop() const noexcept;

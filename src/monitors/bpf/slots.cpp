@@ -5,7 +5,9 @@
 #include "monitors/bpf/failure.hpp"
 #include "os/check.hpp"
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <ctime>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -92,21 +94,47 @@ bool bpf_slots::find_free(bpf_slot& at) noexcept {
   return false;
 }
 
-result<bpf_slot> bpf_slots::reserve() noexcept {
+// Makes a ring and finds a number for it, which no process can use yet.
+result<bpf_slot> bpf_slots::prepare() noexcept {
   bpf_slot made;
   if (!make_ring(made)) return bpf_fail("cannot create a ring");
   if (::getrandom(&made.secret, sizeof made.secret, 0) != sizeof made.secret)
     return bpf_fail("cannot get random numbers");
   if (!find_free(made))
     return fail(errc::out_of_resources, "the kernel programs already serve the maximum number of processes");
-  int ring = made.ring.number();
-  pinfold_invitation invitation{made.reservation, made.number, pinfold_waiting, 0, 0};
-  if (bpf_update(programs_.rings.number(), &made.number, &ring) &&
-      bpf_update(programs_.invitations.number(), &made.secret, &invitation))
-    return made;
-  auto failure = bpf_fail("cannot add a process to the kernel programs' maps");
-  release(made);
-  return failure;
+  return made;
+}
+
+void bpf_slots::reserve(std::span<result<bpf_slot>> made) noexcept {
+  PINFOLD_ASSERT(made.size() <= most_at_once, "as many at once as there is room for");
+  std::array<std::uint32_t, most_at_once> numbers{};
+  std::array<int, most_at_once> rings{};
+  std::uint32_t count = 0;
+  for (auto& one : made) {
+    one = prepare();
+    if (!one) continue;
+    numbers[count] = one->number;
+    rings[count++] = one->ring.number();
+  }
+  auto listed = count == 0 ? 0 : bpf_update_many(programs_.rings.number(), numbers.data(), rings.data(), count);
+  const int native = errno;
+  for (auto& one : made) {
+    if (!one) continue;
+    errno = native;
+    pinfold_invitation invitation{one->reservation, one->number, pinfold_waiting, 0, 0};
+    const bool has_ring = listed > 0;
+    if (has_ring) --listed;
+    if (has_ring && bpf_update(programs_.invitations.number(), &one->secret, &invitation)) continue;
+    result<bpf_slot> failure = bpf_fail("cannot add a process to the kernel programs' maps");
+    release(*one);
+    one = std::move(failure);
+  }
+}
+
+result<bpf_slot> bpf_slots::reserve() noexcept {
+  result<bpf_slot> made;
+  reserve({&made, 1});
+  return made;
 }
 
 result<pinfold_invitation> bpf_slots::answer(const bpf_slot& at) noexcept {
@@ -129,11 +157,10 @@ std::uint64_t bpf_slots::owner_of(std::uint32_t number) const noexcept {
 
 void bpf_slots::release(bpf_slot& at) noexcept {
   bpf_remove(programs_.invitations.number(), &at.secret);
-  bpf_remove(programs_.rings.number(), &at.number);
   close_ring(at.ring);
   at.ring = os::file();
   static_cast<void>(replace(at.number, at.reservation, 0));  // fails if it was taken; the programs then free it
-  reserved_.reset(at.number);  // last: until here another slot of this number would lose its ring
+  reserved_.reset(at.number);
 }
 
 }  // namespace pinfold::monitors

@@ -11,6 +11,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <span>
 
 namespace pinfold::monitors {
 
@@ -43,6 +44,9 @@ class bpf_slots {
   /// Reserves a slot with a fresh ring, for the first process that passes the secret. Its number is reserved until
   /// `release`, also after the address space that took it has ended. `out_of_resources` if no slot is free.
   [[nodiscard]] result<bpf_slot> reserve() noexcept;
+  /// The same for up to `most_at_once` processes, in the time that one takes.
+  void reserve(std::span<result<bpf_slot>> made) noexcept;
+  static constexpr std::size_t most_at_once = 16;
 
   /// Returns the answer to the secret. From then on no process can use the secret.
   [[nodiscard]] result<pinfold_invitation> answer(const bpf_slot& at) noexcept;
@@ -52,7 +56,7 @@ class bpf_slots {
   /// Returns what changes when the slot becomes free, or has another owner.
   [[nodiscard]] std::uint64_t owner_of(std::uint32_t number) const noexcept;
 
-  /// Closes the ring for every process that maps it, and stops recording there. The slot is free as soon as the address
+  /// Closes the ring for every process that maps it. The slot is free as soon as the address
   /// space that took it ends or takes another slot.
   void release(bpf_slot& at) noexcept;
 
@@ -60,6 +64,7 @@ class bpf_slots {
   bpf_slots(bpf_programs programs, std::uint64_t* owners) noexcept : programs_(std::move(programs)), owners_(owners) {}
   [[nodiscard]] bool replace(std::uint32_t number, std::uint64_t before, std::uint64_t now) noexcept;
   [[nodiscard]] bool find_free(bpf_slot& at) noexcept;
+  [[nodiscard]] result<bpf_slot> prepare() noexcept;
 
   bpf_programs programs_;
   std::uint64_t* owners_;  ///< mapped; the kernel programs compare and swap there, too

@@ -92,7 +92,7 @@ struct ring_map {
   __uint(value_size, sizeof(struct pinfold_area));
 };
 
-/// The ring of each slot that has one.
+/// The ring of each slot, closed or not, until the slot gets another: each change of this map waits for a grace period.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
   __uint(max_entries, pinfold_slots);
@@ -160,7 +160,9 @@ INLINE u64* owner_of(u32 slot) {
 INLINE bool assign_slot(u64 mm, u32 slot) {
   if (bpf_map_update_elem(&users, &mm, &slot, BPF_NOEXIST) == 0) return 1;
   const u32* old = bpf_map_lookup_elem(&users, &mm);
-  if (old == 0 || area_of(*old) != 0) return 0;
+  if (old == 0) return 0;
+  const volatile struct pinfold_area* area = area_of(*old);
+  if (area != 0 && area->closed == 0) return 0;
   u64* owner = owner_of(*old);
   if (owner == 0 || __sync_val_compare_and_swap(owner, mm, 0) != mm) return 0;
   return bpf_map_update_elem(&users, &mm, &slot, BPF_ANY) == 0;
