@@ -83,6 +83,7 @@ TEST_F(cli_manners, bash_completes_commands_and_options) {
   const auto pages = folder_ / "pages";
   fs::create_directory(pages);
   std::ofstream(pages / "4711.12345.4026531836.0") << "a page";
+  std::ofstream(pages / "4$(touch${IFS}ran).1.2.3") << "no page";  // in a folder that another user has made
   for (const auto& [words, expected] : {std::pair("re", "replay report\n"),
                                         {"perf hi", "hit\n"},
                                         {"help to", "top\n"},
@@ -103,6 +104,7 @@ TEST_F(cli_manners, bash_completes_commands_and_options) {
     EXPECT_EQ(pclose(bash), 0);
     EXPECT_STREQ(line.data(), expected) << words;
   }
+  EXPECT_FALSE(fs::exists("ran"));
 }
 
 TEST_F(cli_manners, info_is_narrow) {
