@@ -50,7 +50,9 @@ def _end(state: State) -> None:
         return
     while state.leased:
         lib.pinfold_release(state.leased.pop())
-    lib.pinfold_destroy(state.pointer)
+    pointer, state.pointer = state.pointer, ffi.NULL
+    if pointer != ffi.NULL:
+        lib.pinfold_destroy(pointer)
 
 
 @dataclass(frozen=True)
@@ -147,11 +149,13 @@ class BaseCache(Owner):
             if not state.wait_for_calls(0 if in_callback() else float("inf")):
                 raise Error(Code.IN_USE_CONFLICT, "close was called from a callback, and a call may wait for that")
             self._refuse_views()
-            code = lib.pinfold_destroy(state.pointer)
+            pointer, state.pointer = state.pointer, ffi.NULL  # a signal's handler may raise when C has destroyed it
+            code = lib.pinfold_destroy(pointer)
             if code == Code.IN_USE_CONFLICT:
+                state.pointer = pointer
                 raise last_failure()
         except BaseException:
-            state.ended = False
+            state.ended = state.pointer == ffi.NULL
             raise
         self._free.detach()
         check(code)

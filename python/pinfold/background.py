@@ -68,10 +68,16 @@ class Background(Held, Owner):
         how.prefault, how.bytes_per_second, how.first_piece_bytes = prefault, bytes_per_second, first_piece_bytes
         how.progress, how.self = self._told.function(), handle
         made = ffi.new("pinfold_background **")
-        if cache._call(lib.pinfold_register_in_background, ranges, len(self._buffers), wanted, how, made):
-            raise last_failure(self._call.raised)
+        used = self._told, request, handle, self._buffers
+        try:
+            if cache._call(lib.pinfold_register_in_background, ranges, len(self._buffers), wanted, how, made):
+                raise last_failure(self._call.raised)
+        except BaseException:
+            if made[0] != ffi.NULL:  # a signal's handler raised when the threads used them already
+                _end(made[0], *used)
+            raise
         self._ticket = made[0]
-        self._own(_end, self._ticket, self._told, request, handle, self._buffers, at_exit=True)
+        self._own(_end, self._ticket, *used, at_exit=True)
         self._told.stop = _Cancel(self)
         if self._told.raised is not None:
             self._told.stop()  # it was raised before

@@ -11,7 +11,7 @@ from pinfold._library import ffi, lib
 from pinfold._memory import locked
 from pinfold._owned import Owner
 from pinfold.constants import Code
-from pinfold.errors import check, last_failure
+from pinfold.errors import last_failure
 from pinfold.lease import Lease
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ class Chunks(Owner, Iterator[Lease]):
         if not self._in_use.acquire(blocking=False):
             raise ValueError("another thread, or a callback, uses this stream")
         try:
-            if self._free.alive:
-                check(lib.pinfold_end_chunks(self._chunks))
-                self._free.detach()
+            owned = self._free.detach()  # first: a signal's handler may raise when C has ended the stream
+            if owned is not None and lib.pinfold_end_chunks(self._chunks):
+                failure = last_failure()
+                self._own(_end, *owned[2], at_exit=True)
+                raise failure
         finally:
             self._in_use.release()
 

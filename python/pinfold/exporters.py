@@ -54,19 +54,22 @@ class MemfdBuffer(Held, Owner):
         return self.memory
 
     def retire_by(self, begin: Callable[[Any], Any]) -> None:
-        """Passes C's buffer to `begin`, which takes it over or raises: for exporters."""
+        """Passes the place of C's buffer to `begin`, which takes it over or raises: for exporters. A signal's handler may
+        raise when C has taken the buffer already."""
         if self._free.detach() is None:
             raise ValueError(f"{self!r} was released")
         self._released = True  # no new views from here on
         _exported.pop(self.address, None)
+        place = ffi.new("pinfold_memfd_buffer **", self._buffer)
         try:
             if self._holds:
                 raise BufferError("views of the buffer are alive")
-            begin(self._buffer)
+            begin(place)
         except BaseException:
-            self._own(_free, self._buffer, self.address)
-            _exported[self.address] = weakref.ref(self)
-            self._released = False
+            if place[0] != ffi.NULL:
+                self._own(_free, self._buffer, self.address)
+                _exported[self.address] = weakref.ref(self)
+                self._released = False
             raise
 
     def _give_back(self) -> None:
@@ -74,6 +77,15 @@ class MemfdBuffer(Held, Owner):
 
     def __repr__(self) -> str:
         return f"<pinfold.MemfdBuffer of {self.nbytes} bytes at {self.address:#x}>"
+
+
+def _drop_ticket(ticket: Any) -> bool:
+    """Drops the ticket of a retirement that goes on although its caller got an exception, and returns whether there is
+    one."""
+    if ticket[0] == ffi.NULL:
+        return False
+    lib.pinfold_retirement_end(ticket[0])
+    return True
 
 
 class MemfdExporter(Owner):
@@ -112,11 +124,14 @@ class MemfdExporter(Owner):
         """Begins a retirement as `retire` does, and returns a ticket to wait with."""
         ticket = ffi.new("pinfold_retirement **")
 
-        def begin(pointer: Any) -> None:
-            taken = ffi.new("pinfold_memfd_buffer **", pointer)
-            check(lib.pinfold_memfd_begin_retire(self._exporter, taken, milliseconds(timeout), ticket))
+        def begin(place: Any) -> None:
+            check(lib.pinfold_memfd_begin_retire(self._exporter, place, milliseconds(timeout), ticket))
 
-        buffer.retire_by(begin)
+        try:
+            buffer.retire_by(begin)
+        except BaseException:
+            _drop_ticket(ticket)
+            raise
         return Retirement(ticket[0], self, Raised())
 
     def retirements(self) -> dict[str, int]:
@@ -174,7 +189,8 @@ class CudaExporter(Owner):
             given = self._exporter, address, milliseconds(timeout), free_memory(), call.handle, ticket
             check(lib.pinfold_cuda_begin_retire(*given))
         except BaseException:
-            call.withdraw()
+            if not _drop_ticket(ticket):
+                call.withdraw()
             raise
         return Retirement(ticket[0], self, call.raised)
 
