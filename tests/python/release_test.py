@@ -126,6 +126,27 @@ def test_killed_importer_counts_as_gone(
     assert report.all_let_go and report.died == 1
 
 
+def test_interrupt_while_a_buffer_is_taken_frees_it_once(exporter: MemfdExporter, monkeypatch: Any) -> None:
+    buffer = exporter.allocate(SIZE)
+
+    def interrupted(code: int) -> None:
+        assert code == 0
+        raise KeyboardInterrupt  # as a handler of Ctrl-C does, between C's return and the next line
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(pinfold.exporters, "check", interrupted)
+        exporter.begin_retire(buffer, AMPLE)
+    with pytest.raises(ValueError):
+        exporter.begin_retire(buffer, AMPLE)  # it was taken
+    buffer.release()
+    del buffer
+    gc.collect()
+    end = time.monotonic() + AMPLE
+    while exporter.retirements()["freed"] == 0 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert exporter.retirements()["freed"] == 1
+
+
 def test_no_limbo_frees_at_the_deadline() -> None:
     exporter = MemfdExporter(release=True, limbo_bytes=0)
     buffer = exporter.allocate(SIZE)
