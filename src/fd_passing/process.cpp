@@ -93,10 +93,17 @@ result<file> open_process(const exporter_id& of) noexcept {
   return process;
 }
 
+// Reads the link first: stat asks the file system behind a file, which may never answer.
 bool is_another_file(pid_t process, int descriptor, const file_identity& wanted) noexcept {
-  struct stat seen{};
+  constexpr std::string_view memory_file = "/memfd:";
   if (wanted.inode == 0) return false;
-  if (::stat(os::proc_path(process, "/fd/", descriptor).text(), &seen) != 0) return false;
+  const auto path = os::proc_path(process, "/fd/", descriptor);
+  std::array<char, memory_file.size()> name{};
+  const auto bytes = ::readlink(path.text(), name.data(), name.size());
+  if (bytes < 0) return false;
+  if (std::string_view(name.data(), static_cast<std::size_t>(bytes)) != memory_file) return true;
+  struct stat seen{};
+  if (::stat(path.text(), &seen) != 0) return false;
   return seen.st_dev != wanted.device || seen.st_ino != wanted.inode;
 }
 

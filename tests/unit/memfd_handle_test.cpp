@@ -89,6 +89,7 @@ TEST(memfd_handle, impossible_values_are_refused_even_with_a_valid_checksum) {
       changed([](memfd_handle& h) { h.pid = -1; }),
       changed([](memfd_handle& h) { h.descriptor = -1; }),
       changed([](memfd_handle& h) { h.access = 2; }),
+      changed([](memfd_handle& h) { h.inode = 0; }),
   };
   for (const memfd_handle& handle : impossible) EXPECT_EQ(checked(handle).error(), errc::invalid_handle);
 }

@@ -14,7 +14,7 @@ bool possible_range(const memfd_handle& handle) noexcept {
 }
 
 bool possible_origin(const memfd_handle& handle) noexcept {
-  return handle.exporter != 0 && handle.serial != 0 && handle.pid > 0 && handle.descriptor >= 0 &&
+  return handle.exporter != 0 && handle.serial != 0 && handle.pid > 0 && handle.descriptor >= 0 && handle.inode != 0 &&
          handle.access <= static_cast<std::uint16_t>(memfd_access::read_write) &&
          (handle.host == 0 || fd_passing::version_of(handle) > 1);
 }
