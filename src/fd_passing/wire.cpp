@@ -29,8 +29,10 @@ result<file> listen_at(std::uint64_t exporter, socket_purpose purpose) noexcept 
   if (!listener) return os::fail_system("cannot create the exporter's socket");
   os::refuse_descriptors(listener);  // before it listens: connections have what the listener had when they were made
   const socket_address address = address_of(exporter, purpose);
+  // Importers wait in connect(2). A longer queue would be full of the connections of other users, which come first.
+  constexpr int most_waiting = 16;
   if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
-      ::listen(listener.number(), SOMAXCONN) != 0) {
+      ::listen(listener.number(), most_waiting) != 0) {
     return os::fail_system("cannot listen on the exporter's socket");
   }
   return listener;

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <fcntl.h>
@@ -36,6 +37,9 @@ void note(int socket) {
                      ::getsockopt(socket, SOL_SOCKET, option_pass_rights, &taken, &bytes) == 0;
   if (known && kind == SOCK_SEQPACKET) takes_descriptors.push_back(taken);
 }
+
+/// The longest queue of connections that any of them had.
+int longest_queue = 0;
 
 /// How often another process takes the second name of an exporter, and its sockets.
 int names_to_take = 0;
@@ -106,6 +110,13 @@ TEST(listening_sockets, of_two_servers_that_start_at_once_one_has_the_path) {
   EXPECT_EQ(::access(path.c_str(), F_OK), 0) << "the socket of the first one is still there";
 }
 
+// Connections of other users would be before an importer's.
+TEST(listening_sockets, of_an_exporter_have_short_queues) {
+  longest_queue = 0;
+  ASSERT_TRUE(memfd_exporter::create({.serve = true, .release = true}));
+  EXPECT_EQ(longest_queue, 16);
+}
+
 TEST(listening_sockets, take_no_descriptors_from_the_first_connection_on) {
   takes_descriptors.clear();
   const auto exporter = memfd_exporter::create({.serve = true, .release = true});
@@ -136,6 +147,8 @@ extern "C" int bind(int socket, const sockaddr* to, socklen_t bytes) noexcept {
 }
 
 extern "C" int listen(int socket, int backlog) noexcept {
-  pinfold::testing::listening_sockets_test::note(socket);
+  using namespace pinfold::testing::listening_sockets_test;
+  note(socket);
+  longest_queue = std::max(longest_queue, backlog);
   return static_cast<int>(::syscall(SYS_listen, socket, backlog));
 }
