@@ -106,13 +106,21 @@ result<void> release_listener::state::connect(std::unique_lock<std::mutex>& guar
     return fail_errno(errc::peer_gone, ESRCH, ended_text);
   reach(step::importer_connected);
   guard.lock();
-  // The thread first invalidates the memory of an earlier, broken connection to that exporter.
+  // The memory of an earlier, broken connection to that exporter is invalidated first. Not by the thread alone, which
+  // in a `serial` cache may wait for this opener.
   const auto cleared = [&] {
     const auto known = connections.find(what.id.exporter);
     return known == connections.end() || !known->second.broken;
   };
-  if (!answered->wait_for(guard, fd_passing::answer_timeout, cleared))
-    return fail_errno(errc::timed_out, ETIMEDOUT, "the listener's thread is busy in a cache");
+  const auto deadline = std::chrono::steady_clock::now() + fd_passing::answer_timeout;
+  while (!cleared()) {
+    guard.unlock();
+    static_cast<void>(invalidate_broken());
+    guard.lock();
+    if (cleared() || answered->wait_for(guard, longest_read, cleared)) break;
+    if (std::chrono::steady_clock::now() > deadline)
+      return fail_errno(errc::timed_out, ETIMEDOUT, "another thread uses a broken connection to this exporter");
+  }
   connections.merge(made);  // unless another thread was first
   thread.wake();
   return {};

@@ -95,6 +95,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void loop() noexcept;
   [[nodiscard]] bool serve(std::uint64_t exporter) noexcept;
   void invalidate_ended() noexcept;
+  [[nodiscard]] bool invalidate_broken() noexcept;
   void wait_for_readers() noexcept;
   void wait(std::vector<pollfd>& watched) noexcept;
 

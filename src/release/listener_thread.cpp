@@ -109,6 +109,12 @@ void release_listener::state::wait_for_readers() noexcept {
 
 /// Invalidates the memory of ended exporters: their handles are worthless.
 void release_listener::state::invalidate_ended() noexcept {
+  if (invalidate_broken()) progress_caches();
+}
+
+/// Removes the broken connections, and invalidates the memory of their exporters. Returns whether there was any. Closes
+/// nothing, and so does not wait for a driver.
+bool release_listener::state::invalidate_broken() noexcept {
   std::vector<release::mapped_range> gone;
   {
     const std::scoped_lock guard(mutex);
@@ -119,15 +125,15 @@ void release_listener::state::invalidate_ended() noexcept {
              ++at)
           gone.insert(gone.end(), at->second.mappings.begin(), at->second.mappings.end());
       } catch (const std::bad_alloc&) {
-        return;  // the next round tries again
+        return false;  // the next round tries again
       }
     }
     std::erase_if(connections, [](const auto& one) { return one.second.broken && !one.second.has_reader; });
     answered->notify_all();
   }
-  if (gone.empty()) return;
+  if (gone.empty()) return false;
   caches.invalidate(gone);
-  progress_caches();
+  return true;
 }
 
 void release_listener::state::wait(std::vector<pollfd>& watched) noexcept {
