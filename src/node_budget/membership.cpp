@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <sys/random.h>
 #include <thread>
@@ -38,17 +39,37 @@ void write_name(slot& to, std::string_view as) noexcept {
 
 }  // namespace
 
+// Lets one process at a time open an account, so that only the first sets the maximum. Waits without what makes a fork
+// wait, as another process may be stopped while it opens the account.
 result<std::unique_ptr<membership>> membership::join(std::string name, std::uint64_t max_units, std::string_view as) {
+  using namespace std::chrono_literals;
+  constexpr auto longest = 1s;
   auto path = path_of(name);
   if (!path) return tl::unexpected(path.error());
+  const auto end = std::chrono::steady_clock::now() + longest;
+  for (;;) {
+    auto joined = try_join(name, *path, max_units, as);
+    if (!joined || *joined) return joined;
+    if (std::chrono::steady_clock::now() > end)
+      return fail(errc::timed_out, "another process has been opening the account for a second");
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+// Returns null while another process opens the account.
+result<std::unique_ptr<membership>> membership::try_join(const std::string& name, const std::string& path,
+                                                         std::uint64_t max_units, std::string_view as) {
   const os::no_fork until_listed;  // forks that began before `forks` watched them
   forks::watch forks;
   if (const int native = forks.refusal(); native != 0)
     return fail_errno(errc::out_of_resources, native, "no memory to watch for forks");
-  auto file = shared_file::open(*path, max_units);
+  auto file = shared_file::open(path, max_units);
   if (!file) return tl::unexpected(file.error());
-  std::unique_ptr<membership> made(new membership(std::move(name), std::move(*path), std::move(*file)));
-  if (auto begun = made->begin_opening(); !begun) return tl::unexpected(begun.error());
+  std::unique_ptr<membership> made(new membership(name, path, std::move(*file)));
+  if (!made->file_.try_lock(&made->file_->magic)) {
+    if (errno != EAGAIN) return fail_unlockable(errno);
+    return std::unique_ptr<membership>();
+  }
   static_cast<void>(made->reclaim());
   auto joined = made->agree(max_units);
   if (joined) joined = made->claim_slot(as);
@@ -56,20 +77,6 @@ result<std::unique_ptr<membership>> membership::join(std::string name, std::uint
   if (!joined) return tl::unexpected(joined.error());  // closes the file, and so drops all locks
   forks.add(*made);
   return made;
-}
-
-// Lets one process at a time open an account, so that only the first sets the maximum.
-result<void> membership::begin_opening() noexcept {
-  using namespace std::chrono_literals;
-  constexpr int most_looks = 1000;
-  int native = EAGAIN;
-  for (int looks = 0; looks < most_looks; ++looks) {
-    if (file_.try_lock(&file_->magic)) return {};
-    native = errno;
-    std::this_thread::sleep_for(1ms);
-  }
-  if (native != EAGAIN) return fail_unlockable(native);
-  return fail(errc::timed_out, "another process has been opening the account for a second");
 }
 
 // Unlocks the account: otherwise no other process could open it while this one lives.

@@ -110,7 +110,8 @@ class membership {
   membership(std::string name, std::string path, shared_file file) noexcept
       : name_(std::move(name)), path_(std::move(path)), file_(std::move(file)) {}
 
-  [[nodiscard]] result<void> begin_opening() noexcept;
+  [[nodiscard]] static result<std::unique_ptr<membership>> try_join(const std::string& name, const std::string& path,
+                                                                    std::uint64_t max_units, std::string_view as);
   [[nodiscard]] result<void> agree(std::uint64_t max_units) noexcept;
   [[nodiscard]] result<void> claim_slot(std::string_view as) noexcept;
   [[nodiscard]] result<void> end_opening() noexcept;

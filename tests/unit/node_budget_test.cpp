@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The node's budget: an account that processes share.
 #include "node_budget/membership.hpp"
+#include "os/file.hpp"
 #include "support/fixtures/local_fixture.hpp"
 #include "support/fixtures/node_account.hpp"
 #include "support/host/process_limits.hpp"
@@ -17,6 +18,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fcntl.h>
+#include <future>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -515,6 +518,35 @@ TEST(node_budget, can_be_opened_while_others_make_and_remove_it) {
   while (first.runs() || second.runs()) static_cast<void>(node_budget::remove(account.name()));
   EXPECT_EQ(first.reap(), 0);
   EXPECT_EQ(second.reap(), 0);
+}
+
+// As by a process that is stopped while it opens the account.
+TEST(node_budget, account_that_another_process_is_opening_delays_opens_for_a_second_and_no_fork) {
+  const node_account account;
+  const auto member = account.open(mebibyte);
+  const auto path = node_budget::file_of(account.name()).value();
+  const os::file opener(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock what{};
+  what.l_type = F_WRLCK;
+  what.l_whence = SEEK_SET;
+  what.l_len = 1;  // the account's first byte, by which openers take turns
+  ASSERT_EQ(::fcntl(opener.number(), F_OFD_SETLK, &what), 0);
+  std::vector<std::future<errc>> opens;
+  const node_budget_options how{.max_bytes = mebibyte, .shared = false, .pins = false};
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i)
+    opens.push_back(
+        std::async(std::launch::async, [&] { return node_budget::open(account.name(), how).error().code; }));
+  auto least = std::chrono::nanoseconds::max();
+  while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds{700}) {
+    const auto before = std::chrono::steady_clock::now();
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - before);
+    ::waitpid(child, nullptr, 0);
+  }
+  EXPECT_LT(least, std::chrono::milliseconds{300}) << "a fork waited for all of the opens, a second for each";
+  for (auto& one : opens) EXPECT_EQ(one.get(), errc::timed_out);
 }
 
 TEST(node_budget, limit_on_the_size_of_files_is_an_error) {
