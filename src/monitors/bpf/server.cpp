@@ -16,6 +16,7 @@ namespace pinfold::monitors {
 namespace {
 
 constexpr int rest_ms = 100;
+constexpr int accepts_a_round = 256;  // so that connections that are closed at once delay no client
 constexpr std::int64_t linger_ms = 1000;
 constexpr std::size_t most_clients = pinfold_slots;
 
@@ -222,7 +223,7 @@ void bpf_server::accept_some() {
   std::vector<client> fresh;
   fresh.reserve(bpf_slots::most_at_once);
   resting_ = !closer_.has_room();
-  while (fresh.size() < bpf_slots::most_at_once && !resting_) {
+  for (int i = 0; i < accepts_a_round && fresh.size() < bpf_slots::most_at_once && !resting_; ++i) {
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       resting_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;

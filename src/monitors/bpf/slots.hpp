@@ -56,8 +56,8 @@ class bpf_slots {
   /// Returns what changes when the slot becomes free, or has another owner.
   [[nodiscard]] std::uint64_t owner_of(std::uint32_t number) const noexcept;
 
-  /// Closes the ring for every process that maps it. The slot is free as soon as the address
-  /// space that took it ends or takes another slot.
+  /// Closes the ring for every process that maps it. The slot is free as soon as the address space that took it ends or
+  /// takes another slot; the ring's memory, when another slot has its number.
   void release(bpf_slot& at) noexcept;
 
  private:
