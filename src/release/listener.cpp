@@ -115,7 +115,7 @@ result<void> release_listener::state::connect(std::unique_lock<std::mutex>& guar
   const auto deadline = std::chrono::steady_clock::now() + fd_passing::answer_timeout;
   while (!cleared()) {
     guard.unlock();
-    static_cast<void>(invalidate_broken());
+    invalidate_broken();
     guard.lock();
     if (cleared() || answered->wait_for(guard, longest_read, cleared)) break;
     if (std::chrono::steady_clock::now() > deadline)

@@ -12,6 +12,7 @@
 
 #include <pinfold/release/listener.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -95,7 +96,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void loop() noexcept;
   [[nodiscard]] bool serve(std::uint64_t exporter) noexcept;
   void invalidate_ended() noexcept;
-  [[nodiscard]] bool invalidate_broken() noexcept;
+  void invalidate_broken() noexcept;
   void wait_for_readers() noexcept;
   void wait(std::vector<pollfd>& watched) noexcept;
 
@@ -131,6 +132,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   bool some_unmarked = false;  ///< requested memory may not be marked
   bool closes_fail = false;    ///< at the last check: closes of quarantined mappings are not tried at each one
   std::uint64_t last_number = 0;
+  std::atomic<bool> invalidated{false};  ///< memory of ended exporters, which the thread has not closed yet
   os::thread thread;
 
   // Of a listener without a thread.

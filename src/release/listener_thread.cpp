@@ -109,12 +109,13 @@ void release_listener::state::wait_for_readers() noexcept {
 
 /// Invalidates the memory of ended exporters: their handles are worthless.
 void release_listener::state::invalidate_ended() noexcept {
-  if (invalidate_broken()) progress_caches();
+  invalidate_broken();
+  if (invalidated.exchange(false, std::memory_order_acq_rel)) progress_caches();
 }
 
-/// Removes the broken connections, and invalidates the memory of their exporters. Returns whether there was any. Closes
-/// nothing, and so does not wait for a driver.
-bool release_listener::state::invalidate_broken() noexcept {
+/// Removes the broken connections, and invalidates the memory of their exporters. Closes nothing, and so does not wait
+/// for a driver: the thread does, in its next round.
+void release_listener::state::invalidate_broken() noexcept {
   std::vector<release::mapped_range> gone;
   {
     const std::scoped_lock guard(mutex);
@@ -125,15 +126,15 @@ bool release_listener::state::invalidate_broken() noexcept {
              ++at)
           gone.insert(gone.end(), at->second.mappings.begin(), at->second.mappings.end());
       } catch (const std::bad_alloc&) {
-        return false;  // the next round tries again
+        return;  // the next round tries again
       }
     }
     std::erase_if(connections, [](const auto& one) { return one.second.broken && !one.second.has_reader; });
     answered->notify_all();
   }
-  if (gone.empty()) return false;
+  if (gone.empty()) return;
   caches.invalidate(gone);
-  return true;
+  invalidated.store(true, std::memory_order_release);
 }
 
 void release_listener::state::wait(std::vector<pollfd>& watched) noexcept {
