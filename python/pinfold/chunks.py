@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Iterator, Self
 
-from pinfold._callbacks import Call
+from pinfold._callbacks import Call, finish, serve
 from pinfold._library import ffi, lib
 from pinfold._memory import locked
 from pinfold._owned import Owner
@@ -40,10 +40,14 @@ class Chunks(Owner, Iterator[Lease]):
         size = ffi.sizeof("pinfold_chunk_options")
         how = ffi.new("pinfold_chunk_options *", (size, chunk_bytes, depth, workers, request))
         made = ffi.new("pinfold_chunks **")
-        if cache._call(lib.pinfold_acquire_chunks, self._buffer, len(self._buffer), wanted, how, made):
-            raise last_failure(self._request.raised)
+        self._own(_end, made, serve((request, self._buffer)), at_exit=True)
+        try:
+            if cache._call(lib.pinfold_acquire_chunks, self._buffer, len(self._buffer), wanted, how, made):
+                raise last_failure(self._request.raised)
+        except BaseException:
+            self._free()  # a signal's handler may raise when the threads use them already
+            raise
         self._chunks = made[0]
-        self._own(_end, self._chunks, request, self._buffer, at_exit=True)
 
     def __next__(self) -> Lease:
         if not self._in_use.acquire(blocking=False):
@@ -71,12 +75,17 @@ class Chunks(Owner, Iterator[Lease]):
             raise ValueError("another thread, or a callback, uses this stream")
         try:
             owned = self._free.detach()  # first: a signal's handler may raise when C has ended the stream
-            if owned is not None and lib.pinfold_end_chunks(self._chunks):
+            if owned is not None and _end(*owned[2]):
                 failure = last_failure()
                 self._own(_end, *owned[2], at_exit=True)
                 raise failure
         finally:
             self._in_use.release()
+
+    def _leave_to_parent(self) -> None:
+        owned = self._free.detach()
+        if owned is not None:
+            finish(owned[2][-1])  # the child does not have the threads that use it
 
     def __enter__(self) -> Self:
         return self
@@ -85,5 +94,10 @@ class Chunks(Owner, Iterator[Lease]):
         self.close()
 
 
-def _end(chunks: Any, *_used_until_then: object) -> None:
-    lib.pinfold_end_chunks(chunks)
+def _end(made: Any, used: Any) -> int:
+    """Ends the stream, if there is one. Keeps the objects that its threads use if a signal's handler raises, or if the
+    library refuses because this is a callback of the cache."""
+    code: int = lib.pinfold_end_chunks(made[0])
+    if code == 0:
+        finish(used)
+    return code

@@ -343,6 +343,8 @@ def test_chunks_come_in_order() -> None:  # R25
             assert list(chunks) == []
         assert at == end
         assert {request.argument for request in registrar.opened} == {"argument"}
+        del chunks
+        memory.append(1)
 
 
 def test_stream_of_chunks_ends_early() -> None:

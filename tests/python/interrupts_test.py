@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ctrl-C at each line that makes or ends what threads of the library use meanwhile."""
+
+from typing import Any, Callable
+
+import pytest
+
+INTERRUPTED = """
+import gc, itertools, sys, time, pinfold
+sys.path.insert(0, sys.argv[1])
+from doubles import RecordingRegistrar
+
+gc.disable()  # a finalizer that it calls would lose the interrupt
+
+def interrupted(work, line):
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename == __file__ or frame.f_code.co_name == "_call":
+            return None  # between the lines of `_call`, the call would stay counted
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt  # as a handler of Ctrl-C does
+        return trace
+
+    made = None  # until it is no longer traced
+    sys.settrace(trace)
+    try:
+        made = work()
+    except KeyboardInterrupt:
+        pass
+    sys.settrace(None)
+    return left < 0
+"""
+
+THREADS_USE_IT = """
+class Slow(RecordingRegistrar):
+    def open(self, request):
+        time.sleep(0.001)
+        return super().open(request)
+
+def make():
+    return cache.{make}(bytearray(1 << 18), {how}, argument=object())
+
+cache = pinfold.Cache(Slow(), pinfold.Options(monitor=pinfold.Monitor.MANUAL))
+make().{end}()  # what is done once
+for line in itertools.count():
+    if not interrupted(make, line):
+        break
+    cache.flush()
+cache.close()
+print("made", flush=True)
+cache = pinfold.Cache(Slow(), pinfold.Options(monitor=pinfold.Monitor.MANUAL))
+for line in itertools.count():
+    made = make()
+    if not interrupted(made.{end}, line):
+        break
+    del made
+    time.sleep(0.01)  # for the threads
+    cache.flush()
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "how", "end"),
+    [
+        ("acquire_chunks", "chunk_bytes=1 << 14, workers=2", "close"),
+    ],
+)
+def test_interrupt_leaves_alive_what_threads_use(
+    run: Callable[..., str], request: Any, make: str, how: str, end: str
+) -> None:
+    program = INTERRUPTED + THREADS_USE_IT.format(make=make, how=how, end=end)
+    assert run(program, str(request.path.parent)).split() == ["made", "ended"]
