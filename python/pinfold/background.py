@@ -9,7 +9,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
-from pinfold._callbacks import Call
+from pinfold._callbacks import Call, finish, serve
 from pinfold._held import Held
 from pinfold._library import ffi, lib
 from pinfold._owned import Owner
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pinfold._cache import BaseCache
 
 _SLICE_MS = 100  # so that signals are handled meanwhile
-
-# Objects that threads of the library may still use after their tickets ended; the threads do not report their end.
-_outlasted: list[object] = []
 
 
 @dataclass(frozen=True)
@@ -68,16 +65,14 @@ class Background(Held, Owner):
         how.prefault, how.bytes_per_second, how.first_piece_bytes = prefault, bytes_per_second, first_piece_bytes
         how.progress, how.self = self._told.function(), handle
         made = ffi.new("pinfold_background **")
-        used = self._told, request, handle, self._buffers
+        self._own(_end, made, self._told, serve((request, handle, self._buffers)), at_exit=True)
         try:
             if cache._call(lib.pinfold_register_in_background, ranges, len(self._buffers), wanted, how, made):
                 raise last_failure(self._call.raised)
         except BaseException:
-            if made[0] != ffi.NULL:  # a signal's handler raised when the threads used them already
-                _end(made[0], *used)
+            self._free()  # a signal's handler may raise when the threads use them already
             raise
         self._ticket = made[0]
-        self._own(_end, self._ticket, *used, at_exit=True)
         self._told.stop = _Cancel(self)
         if self._told.raised is not None:
             self._told.stop()  # it was raised before
@@ -182,6 +177,11 @@ class Background(Held, Owner):
         if failure is not None:
             raise failure
 
+    def _leave_to_parent(self) -> None:
+        owned = self._free.detach()
+        if owned is not None:
+            finish(owned[2][-1])  # the child does not have the threads that use it
+
 
 class _Cancel:
     """Cancels a ticket that has not ended. On the library's own thread, a cancel does not wait."""
@@ -197,12 +197,13 @@ class _Cancel:
             ticket._ask(lib.pinfold_background_cancel, CancelPolicy.KEEP)
 
 
-def _end(ticket: Any, told: Progress, *used: object) -> int:
-    """Ends the ticket. Keeps the objects that its threads use if one of them is still in a driver or in the callback, or
-    if the library refuses because this is a callback of the cache."""
+def _end(made: Any, told: Progress, used: Any) -> int:
+    """Ends the ticket, if there is one. Keeps the objects that its threads use if a signal's handler raises, if the library
+    refuses because this is a callback of the cache, or if a thread is still in a driver or in the callback: the threads
+    do not report their end."""
     told.stop = lambda: None
     called_by_its_thread = told.on_this_thread()
-    code: int = lib.pinfold_background_end(ticket)
-    if code in (Code.TIMED_OUT, Code.IN_USE_CONFLICT) or called_by_its_thread:
-        _outlasted.append((told, used))
+    code: int = lib.pinfold_background_end(made[0])
+    if code not in (Code.TIMED_OUT, Code.IN_USE_CONFLICT) and not called_by_its_thread:
+        finish(used)
     return code

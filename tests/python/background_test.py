@@ -98,6 +98,7 @@ def test_everything_is_registered_and_taken(cache: Cache) -> None:  # R65
     ticket.release()
     assert lease.nbytes == nbytes
     lease.release()
+    memory.append(1)
 
 
 def test_part_that_is_ready_can_be_used() -> None:  # R65
@@ -191,11 +192,12 @@ def test_another_thread_may_wait(cache: Cache) -> None:
 
 def test_child_of_fork_leaves_the_ticket_to_the_parent(run: Any, request: Any) -> None:  # R37
     program = """
-import os, sys, pinfold
+import gc, os, sys, pinfold
 sys.path.insert(0, sys.argv[1])
 from doubles import RecordingRegistrar
 cache = pinfold.Cache(RecordingRegistrar(), pinfold.Options(monitor=pinfold.Monitor.MANUAL))
-ticket = cache.register_in_background(bytearray(1 << 24), piece_bytes=65536)
+memory = bytearray(1 << 24)
+ticket = cache.register_in_background(memory, piece_bytes=65536)
 child = os.fork()
 if child == 0:
     try:
@@ -203,6 +205,8 @@ if child == 0:
     except pinfold.Error as failure:
         print(failure.code.name, flush=True)
     del ticket
+    gc.collect()
+    memory.append(1)
     os._exit(0)
 print(os.waitpid(child, 0)[1])
 ticket.wait(60)

@@ -67,6 +67,7 @@ print("ended", flush=True)
     ("make", "how", "end"),
     [
         ("acquire_chunks", "chunk_bytes=1 << 14, workers=2", "close"),
+        ("register_in_background", "piece_bytes=1 << 14, workers=2, progress=lambda done, total: None", "release"),
     ],
 )
 def test_interrupt_leaves_alive_what_threads_use(
