@@ -118,18 +118,15 @@ class BaseCache(Owner):
         """Makes the cache over a registrar or importer in Python. `create` is C's function, `table_of` makes its table."""
         served = Served(what)
         table, _name = table_of(what)
-        handle = serve(served)
-        try:
-            BaseCache.__init__(
-                self,
-                lambda options, made: create(table, handle, options, made),
-                options,
-                served.registrations.get,
-                calls_python=True,
-            )
-        except BaseException:
-            finish(handle)
-            raise
+
+        def over(options: Any, made: Any) -> int:
+            handle = serve(served)  # until C calls `finished`, even if a signal's handler raises
+            code: int = create(table, handle, options, made)
+            if code:
+                finish(handle)
+            return code
+
+        BaseCache.__init__(self, over, options, served.registrations.get, calls_python=True)
 
     def close(self) -> None:
         """Destroys the cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are

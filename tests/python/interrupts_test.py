@@ -75,3 +75,17 @@ def test_interrupt_leaves_alive_what_threads_use(
 ) -> None:
     program = INTERRUPTED + THREADS_USE_IT.format(make=make, how=how, end=end)
     assert run(program, str(request.path.parent)).split() == ["made", "ended"]
+
+
+def test_interrupted_cache_has_its_registrar_until_its_end(run: Callable[..., str], request: Any) -> None:
+    program = """
+def make():
+    return pinfold.Cache(RecordingRegistrar(), pinfold.Options(monitor=pinfold.Monitor.MANUAL))
+
+make().close()  # what is done once
+for line in itertools.count():
+    if not interrupted(make, line):
+        break
+print("made")
+"""
+    assert run(INTERRUPTED + program, str(request.path.parent)).split() == ["made"]
