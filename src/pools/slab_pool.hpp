@@ -3,11 +3,13 @@
 /// The core of every pool: slabs from the system, registered by a driver, divided into allocations.
 #pragma once
 
+#include "os/this_process.hpp"
 #include "pools/slab.hpp"
 #include "pools/slab_list.hpp"
 
 #include <pinfold/detail/slabs.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,7 +37,9 @@ class optional_mutex {
 
 namespace pinfold::detail {
 
-/// Thread-safe if `synchronized`. Functions marked "unlocks" release the lock during calls of the system or the driver.
+/// Thread-safe if `synchronized`. In a child of fork(2), where the registrations mean nothing and a thread that does
+/// not exist may hold the mutex, only `is_of_this_process` may be called. Functions marked "unlocks" release the lock
+/// during calls of the system or the driver.
 class slab_pool {
  public:
   slab_pool(slab_driver driver, pool_options options, bool synchronized);
@@ -43,6 +47,7 @@ class slab_pool {
   slab_pool(const slab_pool&) = delete;
   slab_pool& operator=(const slab_pool&) = delete;
 
+  [[nodiscard]] bool is_of_this_process() const noexcept { return os::this_process() == process_; }
   [[nodiscard]] result<slab_grant> allocate(std::size_t bytes, std::size_t alignment) noexcept;
   result<void> deallocate(void* data, std::size_t bytes) noexcept;
   [[nodiscard]] bool resize(void* data, std::size_t bytes, std::size_t wanted) noexcept;
@@ -98,6 +103,7 @@ class slab_pool {
   [[nodiscard]] slab* free_unleased(slab* chain, std::size_t& freed) const noexcept;
   void tell_abandoned() const noexcept;
 
+  const std::uint64_t process_ = os::this_process();
   const slab_driver driver_;
   const pool_options options_;
   std::size_t granule_;  // of ordinary slabs, in bytes

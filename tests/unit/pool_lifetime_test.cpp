@@ -8,8 +8,11 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace pinfold::testing::pool_lifetime_test {
@@ -232,6 +235,35 @@ TEST(pool_lifetime, driver_is_called_without_the_lock) {
   f.device->fail_opens({});
   pool.deallocate(one, 1);
   pool.deallocate(two, 5 * mib);
+}
+
+// The memory of the child is a copy, and a device that is given the registration reads the parent's.
+int uses_in_child(shared_pool& pool, pool_lease<fake_registrar>& lease, void* data) {
+  const bool refuses = pool.allocate_registered(64).error().code == errc::closed &&
+                       pool.registration(data).error().code == errc::closed &&
+                       pool.lease(data).error().code == errc::closed && !pool.try_expand(data, 64, 128);
+  if (!refuses || !pool.try_deallocate(data, 64) || pool.trim() != 0) return 1;
+  lease = {};
+  return pool.usage().bytes == 0 && pool.slabs().empty() ? 0 : 2;
+}
+
+TEST(pool_lifetime, R37_pool_does_nothing_in_a_child) {
+  local_fixture f;
+  std::optional<shared_pool> pool(f.cache);
+  void* const data = pool->allocate(64);
+  auto lease = pool->lease(data);
+  ASSERT_TRUE(lease);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int outcome = uses_in_child(*pool, *lease, data);
+    pool.reset();
+    ::_exit(f.device->open_count() == 1 ? outcome : 3);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(pool->registration(data)) << "of the parent";
+  pool->deallocate(data, 64);
 }
 
 }  // namespace

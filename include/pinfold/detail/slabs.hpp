@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -61,7 +60,7 @@ using slab_pool_handle = std::unique_ptr<std::shared_ptr<slab_pool>, slab_pool_c
                                                          std::size_t alignment) noexcept;
 PINFOLD_EXPORT result<void> deallocate(slab_pool& to, void* data, std::size_t bytes) noexcept;
 [[nodiscard]] PINFOLD_EXPORT bool resize(slab_pool& in, void* data, std::size_t bytes, std::size_t wanted) noexcept;
-[[nodiscard]] PINFOLD_EXPORT std::optional<registration> registration_of(slab_pool& in, const void* data) noexcept;
+[[nodiscard]] PINFOLD_EXPORT result<registration> registration_of(slab_pool& in, const void* data) noexcept;
 [[nodiscard]] PINFOLD_EXPORT result<slab_pin> hold_slab(const std::shared_ptr<slab_pool>& of,
                                                         const void* data) noexcept;
 PINFOLD_EXPORT void release(slab_pin& held) noexcept;

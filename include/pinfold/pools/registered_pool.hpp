@@ -34,6 +34,9 @@ namespace pinfold {
 /// stay mapped and registered for good, and the pool calls `pool_options::abandoned`. Pointers into them stay valid,
 /// but can no longer be deallocated. Slabs that only a `pool_lease` holds are unmapped with the last lease.
 ///
+/// **Children.** A child of fork(2) has copies of unsealed memory, and no registration of it: there the pool allocates
+/// nothing and returns no registration (`closed`), and `deallocate`, `trim` and the destructor do nothing.
+///
 /// The pool clears neither freed nor allocated memory, unless `pool_options::clear` is set.
 template <registrar R, bool Synchronized>
 class basic_registered_pool : public std::pmr::memory_resource {
@@ -92,9 +95,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
   /// Returns the registration of memory anywhere inside the pool, without a look-up in the cache. `invalid_range` for
   /// other memory.
   [[nodiscard]] result<registration_type> registration(const void* data) const noexcept {
-    const auto object = detail::registration_of(core(), data);
-    if (!object) return fail(errc::invalid_range, "the memory does not belong to this pool");
-    return typed(*object);
+    return detail::registration_of(core(), data).map(typed);
   }
 
   /// Returns a lease on the slab around `data`, for I/O that may outlive the allocation or the pool. `invalid_range`
