@@ -23,7 +23,6 @@ constexpr auto stale = "the memory is being retired, or freed";
 struct holder {
   std::int32_t pid = 0;
   bool asked = false;
-  bool lost = false;
   release_state state = release_state::silent;
 };
 
@@ -40,6 +39,7 @@ using memories = std::map<std::uint64_t, memory>;  ///< by serial
 struct peer_state {
   std::uint64_t asked = 0;  ///< the last retirement that it was looked up in
   std::size_t held = 0;     ///< memory of which it is a holder
+  bool lost = false;        ///< it cannot answer
 };
 
 std::uint32_t milliseconds_of(std::chrono::milliseconds timeout) noexcept {
@@ -58,10 +58,10 @@ struct release_registry::state {
   }
   [[nodiscard]] result<retire_report> report(std::uint64_t serial) const;
   result<void> count(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept;
-  /// Calls `act(memory, holder)` for what the importer holds; returns whether that is anything. Importers that hold
-  /// nothing cost nothing, however many connect and leave.
+  /// Calls `act(memory, holder)` for what the importer holds. Importers that hold nothing cost nothing, however many
+  /// connect and leave.
   template <class Act>
-  bool visit_held(std::uint64_t peer, Act act) noexcept;
+  void visit_held(std::uint64_t peer, Act act) noexcept;
   /// Removes a holder, which the caller found.
   void remove_holder(memory& from, std::map<std::uint64_t, holder>::iterator one) noexcept {
     --peers.at(one->first).held;
@@ -69,6 +69,10 @@ struct release_registry::state {
   }
   void note_released(const memory& one) noexcept {
     released = released || (one.retirement != 0 && one.holders.empty());
+  }
+  [[nodiscard]] bool is_lost(std::uint64_t peer) const noexcept {
+    PINFOLD_ASSERT(peers.contains(peer), "every holder is a known importer");
+    return peers.find(peer)->second.lost;
   }
   [[nodiscard]] release_message say(std::uint64_t serial, release_kind kind) const noexcept {
     release_message made{.exporter = exporter, .serial = serial};
@@ -78,7 +82,7 @@ struct release_registry::state {
 
   /// Waits until no holder is `awaited`.
   [[nodiscard]] result<retire_report> wait(std::uint64_t serial, std::chrono::milliseconds timeout,
-                                           bool (*awaited)(const holder&));
+                                           bool (*awaited)(const holder&, bool lost));
 
   const std::uint64_t exporter;
   std::mutex mutex;
@@ -91,7 +95,7 @@ struct release_registry::state {
 };
 
 template <class Act>
-bool release_registry::state::visit_held(std::uint64_t peer, Act act) noexcept {
+void release_registry::state::visit_held(std::uint64_t peer, Act act) noexcept {
   const auto known = peers.find(peer);
   const std::size_t held = known == peers.end() ? 0 : known->second.held;
   std::size_t seen = 0;
@@ -102,7 +106,6 @@ bool release_registry::state::visit_held(std::uint64_t peer, Act act) noexcept {
     ++seen;
     act(next->second, found);
   }
-  return held != 0;
 }
 
 result<retire_report> release_registry::state::report(std::uint64_t serial) const {
@@ -111,7 +114,8 @@ result<retire_report> release_registry::state::report(std::uint64_t serial) cons
   retire_report made;
   made.let_go = found->second.let_go;
   made.died = found->second.died;
-  for (const auto& [peer, one] : found->second.holders) made.holders.push_back({peer, one.pid, one.state, one.lost});
+  for (const auto& [peer, one] : found->second.holders)
+    made.holders.push_back({peer, one.pid, one.state, is_lost(peer)});
   if (made.holders.empty()) made.state = retire_state::freed;
   return made;
 }
@@ -122,6 +126,7 @@ result<void> release_registry::state::count(std::uint64_t serial, std::uint64_t 
   // No importer is added to memory that is being retired.
   peer_state& known = peers.try_emplace(peer, peer_state{.asked = last_retirement}).first->second;
   if (found->holders.try_emplace(peer, holder{pid}).second) ++known.held;
+  known.lost = false;  // it opens memory, so it is there again
   return {};
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
@@ -161,6 +166,7 @@ std::optional<release_message> release_registry::next_request(std::uint64_t peer
   const std::scoped_lock guard(state_->mutex);
   const auto known = state_->peers.find(peer);
   if (known == state_->peers.end()) return std::nullopt;
+  if (known->second.lost) return std::nullopt;
   std::uint64_t& last = known->second.asked;
   for (auto next = state_->retiring.upper_bound(last); next != state_->retiring.end(); ++next) {
     const auto [retirement, serial] = *next;
@@ -169,7 +175,7 @@ std::optional<release_message> release_registry::next_request(std::uint64_t peer
     memory& one = *state_->find(serial);
     PINFOLD_ASSERT(one.retirement == retirement, "both maps know one retirement of the memory");
     const auto found = one.holders.find(peer);
-    if (found == one.holders.end() || found->second.asked || found->second.lost) continue;
+    if (found == one.holders.end() || found->second.asked) continue;
     found->second.asked = true;
     release_message made = state_->say(serial, release_kind::request);
     made.retirement = one.retirement;
@@ -235,8 +241,11 @@ std::size_t release_registry::died(std::uint64_t peer) noexcept {
 
 bool release_registry::lost(std::uint64_t peer) noexcept {
   const std::scoped_lock guard(state_->mutex);
-  const bool held = state_->visit_held(peer, [](memory& /*held*/, auto found) { found->second.lost = true; });
-  if (!held) state_->peers.erase(peer);
+  const auto known = state_->peers.find(peer);
+  if (known == state_->peers.end()) return false;
+  const bool held = known->second.held != 0;
+  if (held && std::exchange(known->second.lost, true)) return true;  // the server says it in each round
+  if (!held) state_->peers.erase(known);
   state_->changed->notify_all();
   return held;
 }
@@ -260,20 +269,22 @@ result<retire_report> release_registry::report(std::uint64_t serial) const noexc
 }
 
 result<retire_report> release_registry::state::wait(std::uint64_t serial, std::chrono::milliseconds timeout,
-                                                    bool (*awaited)(const holder&)) {
+                                                    bool (*awaited)(const holder&, bool lost)) {
   const detail::no_cancellation whole;
   const auto deadline = os::deadline_in(timeout, std::chrono::days{1});
   std::unique_lock guard(mutex);
   changed->wait_until(guard, deadline, [&] {
     const memory* const one = find(serial);
-    return one == nullptr || std::ranges::none_of(one->holders, [&](const auto& each) { return awaited(each.second); });
+    return one == nullptr || std::ranges::none_of(one->holders, [&](const auto& each) {
+             return awaited(each.second, is_lost(each.first));
+           });
   });
   return report(serial);
 }
 
 result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept
     try {
-  return state_->wait(serial, timeout, [](const holder&) { return true; });
+  return state_->wait(serial, timeout, [](const holder& /*any*/, bool /*lost*/) { return true; });
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }
@@ -281,7 +292,7 @@ result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::
 result<retire_report> release_registry::wait_for_answers(std::uint64_t serial,
                                                          std::chrono::milliseconds timeout) const noexcept try {
   return state_->wait(serial, timeout,
-                      [](const holder& one) { return !one.lost && one.state == release_state::silent; });
+                      [](const holder& one, bool lost) { return !lost && one.state == release_state::silent; });
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }
