@@ -89,7 +89,7 @@ void retirements::take_over_budget_locked(list& into) noexcept {
   std::size_t limbo = limbo_locked(now);
   for (auto next = pending_.begin(); next != pending_.end() && limbo > limbo_bytes_;) {
     const auto one = next++;
-    if ((*one)->deadline > now) continue;
+    if ((*one)->deadline > now || (*one)->bytes == 0) continue;  // what the program frees itself makes no room here
     auto seen = registry_->report((*one)->serial);
     if (!seen) continue;
     seen->state = seen->holders.empty() ? retire_state::freed : retire_state::over_budget;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -87,6 +88,17 @@ TEST_F(retired_memory, is_kept_if_other_memory_makes_room) {
   EXPECT_EQ(in->registry()->died(5), 1U);
 }
 
+// Otherwise its importers would be forgotten, and the program told that nothing holds the memory.
+TEST_F(retired_memory, makes_no_room_if_the_program_frees_it_itself) {
+  const auto in = started(100);
+  for (const std::uint64_t serial : {1U, 2U})
+    ASSERT_TRUE(in->registry()->add(serial) && in->registry()->lend(serial, 5));
+  constexpr std::array<std::uint64_t, 1> announced{1};
+  EXPECT_EQ(in->announce(announced, 0ms).value(), 1U);
+  EXPECT_EQ(begin(*in, 2, 200, 0ms).wait(60s).value().state, retire_state::over_budget);
+  EXPECT_EQ(in->announce(announced, 0ms).value(), 1U);
+}
+
 TEST_F(retired_memory, is_waited_for_with_the_longest_timeout) {
   const auto in = started();
   for (const std::uint64_t serial : {1U, 2U})
@@ -159,6 +171,26 @@ std::chrono::nanoseconds time_of_a_loss_beside(std::uint64_t memories) {
   }
   EXPECT_TRUE(registry.lost(5));
   return least;
+}
+
+/// Returns the least time that a round of the server spends on a connection that ended, and whose importer holds so
+/// much memory.
+std::chrono::nanoseconds time_of_a_round_beside(std::uint64_t memories) {
+  release_registry registry(exporter);
+  for (std::uint64_t one = 1; one <= memories; ++one) EXPECT_TRUE(registry.add(one) && registry.lend(one, 5));
+  auto least = std::chrono::nanoseconds::max();
+  for (int round = 0; round < 100; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(registry.lost(5));
+    least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - start);
+  }
+  EXPECT_TRUE(registry.report(1).value().holders.front().lost);
+  return least;
+}
+
+TEST(retirements, connections_that_ended_with_memory_delay_no_round) {
+  const auto few = time_of_a_round_beside(10);
+  EXPECT_LT(time_of_a_round_beside(50'000), 50 * few + 50us) << "few: " << few.count() << " ns";
 }
 
 TEST(retirements, connections_without_memory_end_at_once_beside_much_memory) {
