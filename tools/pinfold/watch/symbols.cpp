@@ -29,7 +29,7 @@ using std::chrono::steady_clock;
 // Each reference to an earlier part of a name (S_, T0_) may double its plain form. A file that this user does not trust
 // may have names of 300 bytes whose plain form fills the memory.
 bool may_be_huge(std::string_view mangled) {
-  constexpr int most_references = 32;
+  constexpr int most_references = 16;  // of a name of 300 bytes: 10 MB, in 10 ms
   int references = 0;
   for (std::size_t i = 0; i + 1 < mangled.size(); ++i) {
     const char next = mangled[i + 1];
