@@ -94,6 +94,7 @@ class watcher {
   }
 
  private:
+  static constexpr std::size_t most_names = 1024;
   static constexpr auto between_looks = 50ms;
   static constexpr auto between_requests = 1s;
   static constexpr auto stacks_for = 3s;  // the process stops taking them soon after the last reader has gone
@@ -117,8 +118,10 @@ class watcher {
   // Returns whether the process runs.
   bool read_caches() {
     looked_at_ = steady_clock::now();
+    read_since_ = true;
     auto page = pinfold::observation::read_page(path_, folder_.owner);
     if (!page) return false;
+    if (caches_.size() > most_names) caches_.clear();  // the process writes the page, and may number caches at will
     for (auto& one : page->caches) caches_[one.number] = std::move(one);
     killed_ = page->state == pinfold::observation::process_state::ended;
     return !killed_;
@@ -128,6 +131,7 @@ class watcher {
     const auto lost = reader_.lost();
     const auto events = need(reader_.read(), path_);
     if (reader_.lost() != lost) say_lost(reader_.lost() - lost);
+    read_since_ = false;
     if (std::ranges::any_of(events, [](const auto& one) { return failed_call(one.record).has_value(); })) read_caches();
     for (const auto& one : events) {
       if (done_ || (names_ && is_over())) break;  // names may take long
@@ -160,7 +164,8 @@ class watcher {
 
   [[nodiscard]] std::string name_of_cache(std::uint32_t number) {
     if (number == 0) return "";
-    if (!caches_.contains(number)) read_caches();
+    // Once for all events that were read before: the process may make up numbers.
+    if (!caches_.contains(number) && !read_since_) read_caches();
     const auto found = caches_.find(number);
     return found != caches_.end() ? found->second.name : fmt::format("cache {}", number);
   }
@@ -196,7 +201,8 @@ class watcher {
   steady_clock::time_point looked_at_{};
   std::size_t printed_ = 0;
   bool done_ = false;
-  bool killed_ = false;  // as its page says
+  bool read_since_ = false;  // the page, since the last events
+  bool killed_ = false;      // as its page says
 };
 
 }  // namespace
