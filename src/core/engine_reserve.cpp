@@ -22,13 +22,17 @@ class closes_for_room {
   [[nodiscard]] bool go_on(const core::budget& budget, const core::deadlines& until) noexcept {
     if (++count_ <= unchecked) return true;
     if (most_ == 0) most_ = count_ + budget.count_now();
-    return count_ <= most_ || std::chrono::steady_clock::now() < until.making_room();
+    ended_ = count_ > most_ && std::chrono::steady_clock::now() >= until.making_room();
+    return !ended_;
   }
+  /// Returns whether `go_on` has returned false.
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
 
  private:
   static constexpr std::size_t unchecked = 16;  // most requests need one
   std::size_t count_ = 0;
   std::size_t most_ = 0;
+  bool ended_ = false;
 };
 
 }  // namespace
@@ -68,7 +72,8 @@ result<void> engine_room::reserve(shard& in, entry& opening, std::size_t more_by
       continue;
     in.room.insist();  // the request gave way as far as it can, and must learn why there is no room
     if (others_give_back() && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
-    if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
+    // Room may have come back, and be in portions by now: also by the closes of this request.
+    if (!budget_.gathered() && !closes.ended()) continue;
     if (const auto ended = without_room(in, opening, more_bytes, watch, node, until)) return *ended;
   }
 }

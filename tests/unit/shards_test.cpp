@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests that concern several shards of a cache: overlaps, conflicts, room, the end.
+#include "core/deadlines.hpp"
 #include "core/shard_map.hpp"
 #include "core/sync_point.hpp"
 #include "support/fixtures/local_fixture.hpp"
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <latch>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing::shards_test {
@@ -266,6 +269,24 @@ TEST(shards, quiesce_fails_for_a_lease_in_any_shard) {
   }
   EXPECT_TRUE(f.cache.quiesce());
   EXPECT_EQ(f.device->open_count(), 0U);
+}
+
+// Half of the budget is free all the time, so that what is closed for the request goes to the shards in portions.
+TEST(shards, R14_request_that_never_fits_is_refused_although_another_thread_opens_all_the_time) {
+  const auto usual = std::exchange(core::longest_making_room, 50ms);
+  local_fixture f({.max_bytes = 64 * mebibyte, .shards = 4});
+  auto held = f.acquire(base, base + 8 * mebibyte);
+  ASSERT_TRUE(held);
+  std::atomic<bool> refused{false};
+  std::thread other([&] {
+    for (std::uintptr_t at = 2 * base; !refused; at += mebibyte / 16) static_cast<void>(f.acquire(at, at + 0x1000));
+  });
+  auto got = std::async(std::launch::async, [&] { return f.acquire(4 * base, 4 * base + 60 * mebibyte); });
+  EXPECT_EQ(got.wait_for(20s), std::future_status::ready);
+  refused = true;
+  EXPECT_EQ(got.get().error().code, errc::over_budget);
+  other.join();
+  core::longest_making_room = usual;
 }
 
 }  // namespace
