@@ -20,6 +20,7 @@ struct engine_requests::group_member {
 };
 
 struct engine_requests::group {
+  std::uint64_t events_before = 0;
   std::size_t size = 0;
   std::array<group_member, most_in_group> members;
 };
@@ -40,6 +41,7 @@ void engine_requests::acquire_group(std::span<const request> what, std::span<res
 }
 
 void engine_requests::claim_group(std::span<const request> what, group& claimed) noexcept {
+  claimed.events_before = event_log_.generation().load(std::memory_order_acquire);
   for (std::size_t i = 0; i < what.size(); ++i) {
     const auto extent = checked(what[i]);
     if (!extent) continue;
@@ -104,11 +106,13 @@ void engine_requests::open_group(std::span<const request> what, group& claimed,
   }
   driver_.open_many(std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
   read_up_to_now();
+  const bool replaced = event_log_.generation().load(std::memory_order_acquire) != claimed.events_before;
   for (std::size_t i = 0; i < claimed.size; ++i) {
     auto& one = claimed.members[i];
+    const bool taken = replaced && others_could_take(what[one.number], asked[i].extent);
     os::scoped_lock guard(one.in->mutex);
     one.in->table.leave_driver(*one.fresh);
-    if (!watched[i]) one.in->table.make_unshared(*one.fresh);
+    if (!watched[i] || taken) one.in->table.make_unshared(*one.fresh);
   }
   for (const bool succeeded : {true, false}) {  // refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i) {

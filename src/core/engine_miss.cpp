@@ -6,12 +6,13 @@
 #include "core/engine_open.hpp"
 #include "core/engine_requests.hpp"
 #include "core/pin_now.hpp"
-#include "os/backing.hpp"
 #include "os/no_cancellation.hpp"
 
 namespace pinfold::detail {
 
-result<grant> engine_requests::grant_for(const request& what) noexcept {
+result<grant> engine_requests::grant_for(const request& asked) noexcept {
+  request what = asked;
+  what.events_before = event_log_.generation().load(std::memory_order_acquire);
   result<grant> granted;
   if (!plain_miss(what, granted)) granted = acquire_generally(what);
   return granted;
@@ -70,7 +71,7 @@ result<grant> engine_requests::grant_for(const request& what) noexcept {
     granted = open_claimed(in, fresh, what, until);
   } else {
     const auto before = driver_.closes_now();
-    auto made = call_open(in, fresh, hot, what.argument);
+    auto made = call_open(in, fresh, hot, what);
     const bool plain = made && made->bytes == fresh.bytes && made->covered == hot.covered() && in.pending.empty() &&
                        !fresh.doomed && !hot.is(record::stale);
     if (plain) [[likely]] {
@@ -134,11 +135,6 @@ result<grant> engine_requests::acquire_from(shard& in, const request& what, cons
   if (other.opened) supersede_elsewhere(in, *record_of(granted->held), other);
   if (!granted) look_again_elsewhere(in, what, extent, other, granted);
   return granted;
-}
-
-bool engine_requests::is_of_a_file(const request& what, const range& extent) const noexcept {
-  const auto behind = backing_of(extent, what.file);
-  return behind > backing::program || (behind == backing::program && !options_.program_data);
 }
 
 request engine_requests::for_one_lease(request what) noexcept {

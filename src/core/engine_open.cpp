@@ -2,6 +2,7 @@
 // Opening one entry: reserve, call the driver, correct, publish; or take everything back.
 #include "core/engine_open.hpp"
 #include "core/pin_now.hpp"
+#include "os/backing.hpp"
 
 namespace pinfold::detail {
 
@@ -46,8 +47,13 @@ result<grant> engine_opening::open_claimed(shard& in, entry& fresh, const reques
   }
   if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));  // since the claim
   const auto before = driver_.closes_now();
-  auto made = call_open(in, fresh, *fresh.hot(), what.argument);
+  auto made = call_open(in, fresh, *fresh.hot(), what);
   return finish(in, fresh, what, made, before, until);
+}
+
+bool engine_opening::is_of_a_file(const request& what, const range& extent) const noexcept {
+  const auto behind = backing_of(extent, what.file);
+  return behind > backing::program || (behind == backing::program && !options_.program_data);
 }
 
 // Takes room for a request that must not evict.
@@ -106,7 +112,7 @@ result<grant> engine_opening::finish(shard& in, entry& fresh, const request& wha
     }
     if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));
     before = driver_.closes_now(before);
-    made = call_open(in, fresh, hot, what.argument);
+    made = call_open(in, fresh, hot, what);
   }
 }
 

@@ -45,17 +45,21 @@ inline engine_opening::new_entry engine_opening::claim(shard& in, const request&
   return fresh;
 }
 
-inline result<opened> engine_opening::call_open(shard& in, entry& opening, const record& hot, void* argument) noexcept {
+// Memory that was replaced since the engine asked what is mapped there may be of a file that other processes change.
+inline result<opened> engine_opening::call_open(shard& in, entry& opening, const record& hot,
+                                                const request& what) noexcept {
   in.table.enter_driver(opening);
   const auto* token = driver_.token_of(hot);
   const open_request asked{driver_.imports() ? imported_part_of(hot).peer : peer_id{}, hot.covered(), token,
-                           opening.access, argument};
+                           opening.access, what.argument};
   bool seen = false;
   auto made = os::unlocked(in.mutex, [&] {
     seen = monitors_.watch(asked.extent, reporter_);
     auto answer = driver_.open(asked);
     if (audit_ && answer) audit_->note(&hot, answer->covered);
     read_up_to_now();  // before `leave_driver`: while other threads see that the driver may have it open
+    if (event_log_.generation().load(std::memory_order_acquire) != what.events_before) [[unlikely]]
+      seen = seen && !others_could_take(what, asked.extent);
     return answer;
   });
   in.table.leave_driver(opening);

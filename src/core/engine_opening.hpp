@@ -44,12 +44,18 @@ class engine_opening : public engine_events {
                                      closes_known before, const deadlines& until) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
 
+  /// Returns whether other processes could change a file under `extent` unseen by this cache's monitors (R30).
+  [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
+    return !what.unshared && !monitors_.see_files() && is_of_a_file(what, extent);
+  }
+  [[nodiscard]] bool is_of_a_file(const request& what, const range& extent) const noexcept;
+
   // engine_open.hpp: what every miss does, inline
   [[nodiscard]] bool announce_level(const range& extent, overlaps_elsewhere& other) noexcept;
   [[nodiscard]] result<range> checked(const request& what) const noexcept;
   [[nodiscard]] new_entry claim(shard& in, const request& what, const extent_to_open& to, lookup_result& seen) noexcept
       PINFOLD_REQUIRES(in.mutex);
-  [[nodiscard]] result<opened> call_open(shard& in, entry& opening, const record& hot, void* argument) noexcept
+  [[nodiscard]] result<opened> call_open(shard& in, entry& opening, const record& hot, const request& what) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   void publish(shard& in, entry& opening, record& hot, const opened& made) noexcept PINFOLD_REQUIRES(in.mutex);
   static void count_miss(shard& in, miss_reason reason) noexcept PINFOLD_REQUIRES(in.mutex);

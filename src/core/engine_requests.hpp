@@ -41,7 +41,7 @@ class engine_requests : public engine_opening {
   [[nodiscard]] bool covered_elsewhere(const shard& in, const entry& fresh) noexcept;
 
   // engine_miss.cpp
-  [[nodiscard]] result<grant> grant_for(const request& what) noexcept;
+  [[nodiscard]] result<grant> grant_for(const request& asked) noexcept;
   [[nodiscard]] bool is_plain_in(shard& in, const request& what, const range& extent, lookup_result& seen) noexcept
       PINFOLD_REQUIRES(in.mutex);
   entry& open_plainly(shard& in, const request& what, const range& extent, lookup_result& seen, ledger* mine,
@@ -57,11 +57,6 @@ class engine_requests : public engine_opening {
     return watched_ == nullptr || watched_->prepare(extent);
   }
   [[nodiscard]] static error no_memory_for_page_counts() noexcept;
-  /// Returns whether other processes could change a file under `extent` unseen by this cache's monitors (R30).
-  [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
-    return !what.unshared && !monitors_.see_files() && is_of_a_file(what, extent);
-  }
-  [[nodiscard]] bool is_of_a_file(const request& what, const range& extent) const noexcept;
   [[nodiscard]] static request for_one_lease(request what) noexcept;
 
   // engine_acquire.cpp

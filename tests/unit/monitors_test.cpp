@@ -239,5 +239,29 @@ TEST(monitors, report_lists_the_events_that_each_monitor_covers) {
   EXPECT_FALSE(report.automatic.starts_with("none"));
 }
 
+// The thread of the request asked what is mapped there before the memory was replaced.
+TEST(monitors, R30_registration_of_a_file_that_was_mapped_during_the_open_is_not_kept) {
+  monitored m;
+  if (!m.works()) GTEST_SKIP() << m.cache.monitors();
+  const int file = ::memfd_create("pinfold-test", MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(file, bytes), 0);
+  for (const int opens : {1, 2}) {
+    void* const at = mapped();
+    int left = opens;
+    m.device->on_open = [&] {
+      --left;
+      const bool done = left > 0 ? ::madvise(at, bytes, MADV_DONTNEED) == 0
+                                 : left < 0 || ::mmap(at, bytes, usable, MAP_SHARED | MAP_FIXED, file, 0) == at;
+      EXPECT_TRUE(done);
+    };
+    m.touch(at);
+    EXPECT_LE(left, 0);
+    m.device->on_open = nullptr;
+    EXPECT_EQ(m.device->open_count(), 0U) << opens;
+    ::munmap(at, bytes);
+  }
+  ::close(file);
+}
+
 }  // namespace
 }  // namespace pinfold::testing::monitors_test

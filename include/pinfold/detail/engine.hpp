@@ -56,6 +56,7 @@ struct request {
   void* argument = nullptr;                   ///< passed on to the driver's open
   const said_meanwhile* meanwhile = nullptr;  ///< of a request that `restore` makes; else null
   bool free_room_only = false;                ///< evicts nothing: refused with `over_budget` instead
+  std::uint64_t events_before = 0;            ///< the log's generation before the engine asked what is mapped there
 };
 
 /// The request to a driver: open `extent` with `access`, or the allocation that the token names.
