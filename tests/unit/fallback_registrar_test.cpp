@@ -240,5 +240,38 @@ TEST(fallback_registrar, serves_many_threads_in_a_cache) {
   t.expect_nothing_open();
 }
 
+/// A registrar of registrations that the program may end, which is told of memory that is gone.
+class borrowing : public fake_registrar {
+ public:
+  borrowing(std::shared_ptr<fake_device> device, std::atomic<int>& told)
+      : fake_registrar(std::move(device)), told_(&told) {}
+  [[nodiscard]] bool may_keep(const registration_type& /*made*/) const noexcept { return false; }
+  void invalidated(const registration_type& /*made*/) noexcept { ++*told_; }
+
+ private:
+  std::atomic<int>* told_;
+};
+
+TEST(fallback_registrar, R10_registration_that_the_program_may_end_is_kept_for_one_lease) {
+  three_steps t;
+  std::atomic<int> told{0};
+  std::vector<fallback_step<made_type>> steps;
+  steps.push_back(as_step("borrowed", borrowing(t.devices[0], told)));
+  steps.push_back(as_step("plain", fake_registrar(t.devices[1])));
+  pinfold::cache<registrar_type> cache(*registrar_type::create(std::move(steps)), keeping());
+  auto* const at = reinterpret_cast<void*>(place);
+  auto lease = cache.acquire(at, 0x1000);
+  ASSERT_TRUE(lease);
+  cache.invalidate(at, 0x1000);
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(lease->release());
+  static_cast<void>(cache.acquire(at, 0x1000));
+  EXPECT_EQ(t.devices[0]->opened, 2U);
+  EXPECT_EQ(t.devices[0]->open_count(), 0U) << "nothing is kept";
+  t.devices[0]->fail_opens([](const range&, access_flags) { return error{errc::unsupported}; });
+  static_cast<void>(cache.acquire(at, 0x1000));
+  EXPECT_EQ(t.devices[1]->open_count(), 1U) << "the other step's is kept";
+}
+
 }  // namespace
 }  // namespace pinfold::testing::fallback_registrar_test

@@ -51,6 +51,9 @@ struct fallback_step {
   /// Whether the next step is tried after `out_of_resources` and `already_mapped`. By default it is not: the cache then
   /// closes idle registrations and tries again, from the first step.
   bool next_when_full = false;
+
+  std::function<void(const opened_by_step<Registration>&)> invalidated{};  ///< as of an `informed_registrar`, or empty
+  std::function<bool(const opened_by_step<Registration>&)> may_keep{};     ///< as of a `borrowing_registrar`, or empty
 };
 
 /// Returns a step that registers with a registrar, which it takes over. Throws `std::bad_alloc`.
@@ -58,12 +61,18 @@ template <registrar R>
 [[nodiscard]] fallback_step<typename R::registration_type> as_step(const char* name, R with) {
   using made_type = typename R::registration_type;
   const auto own = std::make_shared<R>(std::move(with));
-  return {.name = name,
-          .limits = own->limits(),
-          .open = [own](const range& memory, access_flags access) -> result<opened_by_step<made_type>> {
-            return own->open(memory, access).map([](const made_type& made) { return opened_by_step<made_type>{made}; });
-          },
-          .close = [own](const opened_by_step<made_type>& one) { return own->close(one.made); }};
+  using opened_type = opened_by_step<made_type>;
+  fallback_step<made_type> step{
+      .name = name,
+      .limits = own->limits(),
+      .open = [own](const range& memory, access_flags access) -> result<opened_type> {
+        return own->open(memory, access).map([](const made_type& made) { return opened_type{made}; });
+      },
+      .close = [own](const opened_type& one) { return own->close(one.made); }};
+  if constexpr (informed_registrar<R>) step.invalidated = [own](const opened_type& one) { own->invalidated(one.made); };
+  if constexpr (borrowing_registrar<R>)
+    step.may_keep = [own](const opened_type& one) { return own->may_keep(one.made); };
+  return step;
 }
 
 /// Where staged memory comes from.
@@ -196,10 +205,21 @@ class fallback_registrar {
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept {
     if (registration.step >= steps_.size()) return fail(errc::closed, "this registrar was moved from");
     if (registration.about == nullptr) return fail(errc::invalid_argument, "the registration is empty");
-    const auto& about = *registration.about;
-    auto closed = steps_[registration.step].close({registration, about.staged, about.staged_bytes});
+    auto closed = steps_[registration.step].close(made_by_step(registration));
     if (closed) delete registration.about;
     return closed;
+  }
+
+  /// Returns whether the cache may keep the registration: the step that served decides.
+  [[nodiscard]] bool may_keep(const registration_type& registration) const noexcept {
+    const auto* step = step_of(registration);
+    return step == nullptr || !step->may_keep || step->may_keep(made_by_step(registration));
+  }
+
+  /// Tells the step that served that the memory is gone.
+  void invalidated(const registration_type& registration) noexcept {
+    const auto* step = step_of(registration);
+    if (step != nullptr && step->invalidated) step->invalidated(made_by_step(registration));
   }
 
  private:
@@ -208,6 +228,13 @@ class fallback_registrar {
 
   fallback_registrar(std::vector<step_type> steps, listener told) noexcept
       : limits_(limits_of(steps)), steps_(std::move(steps)), told_(std::move(told)) {}
+
+  static opened_type made_by_step(const registration_type& registration) noexcept {
+    return {registration, registration.about->staged, registration.about->staged_bytes};
+  }
+  const step_type* step_of(const registration_type& registration) const noexcept {
+    return registration.step < steps_.size() && registration.about != nullptr ? &steps_[registration.step] : nullptr;
+  }
 
   static registrar_limits limits_of(const std::vector<step_type>& steps) noexcept {
     registrar_limits all{.granularity = 1, .max_bytes = 0, .supported = access_flags::none};

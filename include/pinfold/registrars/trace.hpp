@@ -90,6 +90,27 @@ class trace_registrar {
     }
   }
 
+  static constexpr bool exclusive_in_process = is_exclusive_in_process<R>;  ///< as of the inner registrar
+
+  /// Calls the inner registrar's `invalidated`.
+  void invalidated(const registration_type& registration) noexcept
+    requires informed_registrar<R>
+  {
+    inner_.invalidated(registration);
+  }
+  /// Returns the inner registrar's `may_keep`.
+  [[nodiscard]] bool may_keep(const registration_type& registration) const noexcept
+    requires borrowing_registrar<R>
+  {
+    return inner_.may_keep(registration);
+  }
+  /// Returns the inner registrar's `still_is`.
+  [[nodiscard]] bool still_is(const registration_type& registration, range memory) const noexcept
+    requires identifying_registrar<R>
+  {
+    return inner_.still_is(registration, memory);
+  }
+
   /// Calls the inner registrar's `close`.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept {
     const auto start = clock::now();
