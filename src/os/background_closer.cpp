@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/background_closer.hpp"
 
-#include "os/all_signals_blocked.hpp"
 #include "os/loaded_object.hpp"
+#include "os/service_thread.hpp"
 #include "os/this_process.hpp"
 
 #include <atomic>
@@ -54,9 +54,8 @@ void* close_all(void* /*unused*/) noexcept {
 // Without memory or a thread, the next `close` or `has_room` tries again.
 void start() noexcept {
   if (newest.load(std::memory_order_seq_cst) == nullptr || !begin_closing()) return;
-  const all_signals_blocked guard;
   pthread_t thread{};
-  if (stay_loaded() && ::pthread_create(&thread, nullptr, close_all, nullptr) == 0)
+  if (stay_loaded() && start_service_thread(thread, nullptr, close_all, nullptr) == 0)
     ::pthread_detach(thread);
   else
     closing.store(0, std::memory_order_seq_cst);

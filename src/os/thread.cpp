@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/thread.hpp"
 
-#include "os/all_signals_blocked.hpp"
 #include "os/loaded_object.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/service_thread.hpp"
 
 #include <sys/socket.h>
 
@@ -24,8 +24,7 @@ result<void> thread::start(const char* name, void (*body)(void* self), void* sel
     to.body_(to.self_);
     return nullptr;
   };
-  const all_signals_blocked guard;
-  const int native = ::pthread_create(&number_, nullptr, entry, this);
+  const int native = start_service_thread(number_, nullptr, entry, this);
   running_ = native == 0;
   if (!running_) return fail_errno(code_for(native), native, "cannot start a thread of the library");
   return {};

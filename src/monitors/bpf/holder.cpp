@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/bpf/holder.hpp"
 
-#include "os/all_signals_blocked.hpp"
 #include "os/check.hpp"
 #include "os/descriptor_table.hpp"
 #include "os/no_cancellation.hpp"
+#include "os/service_thread.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -43,10 +43,7 @@ result<void> bpf_holder::start(bpf_links links, os::file connection) noexcept {
 
 int bpf_holder::create() noexcept {
   const detail::no_cancellation whole;
-  {
-    const os::all_signals_blocked guard;
-    if (const int native = ::pthread_create(&thread_, nullptr, main, this); native != 0) return native;
-  }
+  if (const int native = os::start_service_thread(thread_, nullptr, main, this); native != 0) return native;
   state_.wait(starting, std::memory_order_acquire);
   running_ = state_.load(std::memory_order_acquire) == holding;
   if (running_) return 0;

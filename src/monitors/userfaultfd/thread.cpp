@@ -2,9 +2,9 @@
 #include "monitors/userfaultfd/thread.hpp"
 
 #include "monitors/userfaultfd/maps.hpp"
-#include "os/all_signals_blocked.hpp"
 #include "os/check.hpp"
 #include "os/descriptor_table.hpp"
+#include "os/service_thread.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +17,7 @@
 
 namespace pinfold::monitors::uffd {
 
-// Every signal is blocked from the first instruction on: a handler might allocate.
+// A handler of a signal might allocate, so the thread has all of them blocked.
 int reader::create() noexcept {
   PINFOLD_ASSERT(pages_.are_there() && started_.load(std::memory_order_relaxed) == starting,
                  "the thread starts once, on its own stack");
@@ -25,10 +25,7 @@ int reader::create() noexcept {
   if (const int native = ::pthread_attr_init(&attributes); native != 0) return native;
   const range stack = pages_.stack();
   int native = ::pthread_attr_setstack(&attributes, reinterpret_cast<void*>(stack.begin), stack.size());
-  if (native == 0) {
-    const os::all_signals_blocked guard;
-    native = ::pthread_create(&thread_, &attributes, main, this);
-  }
+  if (native == 0) native = os::start_service_thread(thread_, &attributes, main, this);
   ::pthread_attr_destroy(&attributes);
   return native;
 }
