@@ -93,7 +93,8 @@ class file {
   pollfd one{.fd = watched.number(), .events = POLLIN, .revents = 0};
   for (;;) {
     const int ready = ::poll(&one, 1, static_cast<int>(timeout.count()));
-    if (ready >= 0 || errno != EINTR) return ready > 0;
+    if (ready >= 0 || errno != EINTR)  // the program may have closed the number meanwhile, or reused it
+      return ready > 0 && (one.revents & POLLNVAL) == 0 && watched.still_there();
     timeout = std::chrono::ceil<std::chrono::milliseconds>(std::max(deadline - steady_clock::now(), {}));
   }
 }
