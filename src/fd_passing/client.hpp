@@ -20,6 +20,10 @@ inline std::chrono::milliseconds answer_timeout{5000};
 /// must not cost each open the whole `answer_timeout`.
 inline constexpr std::chrono::milliseconds late_patience{1};
 
+/// The longest time for a connection to an exporter that has ended, or is in another PID namespace: its child may keep
+/// a socket whose queue nothing empties.
+inline constexpr std::chrono::milliseconds gone_patience{1000};
+
 /// Connects to a socket of the exporter; if too many connections wait there, waits for room for `patience`. Errors:
 /// `closed` if no exporter listens there, `timed_out`, `out_of_resources`, `not_permitted` if the socket belongs to
 /// another user.

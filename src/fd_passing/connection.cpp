@@ -72,12 +72,14 @@ result<file> connection::fetch_by_socket(const fd_request& what) noexcept {
 
 /// Connects to the exporter's socket. A forked child keeps its dead parent's socket alive, but no thread accepts there.
 /// If the process could not be opened, the pid of the socket's peer distinguishes such a socket from an exporter in
-/// another PID namespace.
+/// another PID namespace. Such a socket's queue may be full of connections that their importers have closed.
 result<file> connection::connect(const exporter_id& from) noexcept {
-  const auto patience = late_.load(std::memory_order_relaxed) ? late_patience : answer_timeout;
+  const bool gone = !process_ && reason_ == errc::peer_gone;
+  const auto longest = gone ? gone_patience : answer_timeout;
+  const auto patience = late_.load(std::memory_order_relaxed) ? late_patience : longest;
   auto fresh = connect_to(from, socket_purpose::descriptors, patience);
   late_.store(!fresh && fresh.error() == errc::timed_out, std::memory_order_relaxed);
-  if (!fresh || process_ || reason_ != errc::peer_gone) return fresh;
+  if (!fresh || !gone) return fresh;
   const auto exporter = os::other_end(*fresh);
   if (exporter && exporter->pid == from.pid) return tl::unexpected(reason_);
   return fresh;

@@ -50,6 +50,12 @@ bool has_ended(const release_target& what) noexcept {
   return os::readable_within(*there, fd_passing::main_thread_ends(what.pid) ? death_takes_at_most : death_takes);
 }
 
+/// How long to wait in the queue of the exporter's socket: an ended exporter's may be full for good.
+std::chrono::milliseconds patience_with(const release_target& what) noexcept {
+  const auto there = fd_passing::open_process(origin_of(what));
+  return there || there.error() != errc::peer_gone ? fd_passing::answer_timeout : fd_passing::gone_patience;
+}
+
 }  // namespace
 
 release_listener::state::~state() {
@@ -88,8 +94,9 @@ result<void> release_listener::state::connect(std::unique_lock<std::mutex>& guar
   guard.lock();
   if (const auto known = connections.find(what.id.exporter); known != connections.end() && !known->second.broken)
     return {};
-  const auto patience = late.contains(what.id.exporter) ? fd_passing::late_patience : fd_passing::answer_timeout;
+  const bool is_late = late.contains(what.id.exporter);
   guard.unlock();
+  const auto patience = is_late ? fd_passing::late_patience : patience_with(what);
   reach(step::importer_connecting);
   auto socket = fd_passing::connect_to(origin_of(what), fd_passing::socket_purpose::release, patience);
   note_late(what.id.exporter, !socket && socket.error() == errc::timed_out);
