@@ -10,12 +10,13 @@ namespace pinfold::detail {
 namespace {
 
 constexpr std::uint64_t vma_shared = 8;
+constexpr std::uint64_t or_next = 0x10;
 
-}  // namespace
-
-std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address, std::span<char> path) noexcept {
+std::optional<procmap> ask(const own_maps& maps, std::uintptr_t address, std::uint64_t flags,
+                           std::span<char> path) noexcept {
   os::procmap_query query{};
   query.size = sizeof query;
+  query.query_flags = flags;
   query.query_addr = address;
   query.vma_name_addr = path.empty() ? 0 : reinterpret_cast<std::uintptr_t>(path.data());
   query.vma_name_size = static_cast<std::uint32_t>(path.size());
@@ -28,6 +29,16 @@ std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address, 
                  query.dev_major,
                  query.dev_minor,
                  (query.vma_flags & vma_shared) != 0};
+}
+
+}  // namespace
+
+std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address, std::span<char> path) noexcept {
+  return ask(maps, address, 0, path);
+}
+
+std::optional<procmap> mapping_from(const own_maps& maps, std::uintptr_t address) noexcept {
+  return ask(maps, address, or_next, {});
 }
 
 }  // namespace pinfold::detail

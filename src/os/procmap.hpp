@@ -32,4 +32,7 @@ struct procmap {
 [[nodiscard]] std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address,
                                                 std::span<char> path = {}) noexcept;
 
+/// As `mapping_at`, but returns the next mapping if there is none at the address, and ENOENT if none follows.
+[[nodiscard]] std::optional<procmap> mapping_from(const own_maps& maps, std::uintptr_t address) noexcept;
+
 }  // namespace pinfold::detail

@@ -27,13 +27,26 @@ int unlock_pages(const range& pages) noexcept {
   return ::syscall(SYS_munlock, pages.begin, pages.size()) == 0 ? 0 : errno;
 }
 
-// Returns 0 if none of the pages is locked any more, though some may be unmapped. Makes one call for each page, so it
-// is only for ranges that were wholly mapped once.
+// Returns what of the pages is unlocked next, from `at` on: a mapping; or a page, where the kernel does not report
+// mappings (before Linux 6.11).
+range next_to_unlock(const detail::own_maps& maps, std::uintptr_t at, std::uintptr_t end) noexcept {
+  const auto there = detail::mapping_from(maps, at);
+  if (there) return {std::clamp(there->begin, at, end), std::clamp(there->end, at, end)};
+  return errno == ENOENT ? range{end, end} : range{at, at + os::page_bytes()};
+}
+
+// Returns 0 if none of the pages is locked any more, though some may be unmapped. A munlock(2) that meets pages that
+// are not mapped, because another thread unmaps them meanwhile, has unlocked those before: it goes on a page further.
 int unlock_all_pages(const range& pages) noexcept {
-  const int native = unlock_pages(pages);
+  int native = unlock_pages(pages);
   if (native != ENOMEM) return native;
-  for (auto at = pages.begin; at < pages.end; at += os::page_bytes())
-    if (const int left = unlock_pages({at, at + os::page_bytes()}); left != 0 && left != ENOMEM) return left;
+  const detail::own_maps maps;
+  for (auto at = pages.begin; at < pages.end;) {
+    const auto piece = next_to_unlock(maps, at, pages.end);
+    native = piece.empty() ? 0 : unlock_pages(piece);
+    if (native != 0 && native != ENOMEM) return native;
+    at = native == 0 ? piece.end : piece.begin + os::page_bytes();
+  }
   return 0;
 }
 
