@@ -93,7 +93,7 @@ result<file> open_process(const exporter_id& of) noexcept {
   return process;
 }
 
-// Reads the link first: stat asks the file system behind a file, which may never answer.
+// Reads the link first. A file of a detached file system may have that name, too.
 bool is_another_file(pid_t process, int descriptor, const file_identity& wanted) noexcept {
   constexpr std::string_view memory_file = "/memfd:";
   if (wanted.inode == 0) return false;
@@ -102,9 +102,8 @@ bool is_another_file(pid_t process, int descriptor, const file_identity& wanted)
   const auto bytes = ::readlink(path.text(), name.data(), name.size());
   if (bytes < 0) return false;
   if (std::string_view(name.data(), static_cast<std::size_t>(bytes)) != memory_file) return true;
-  struct stat seen{};
-  if (::stat(path.text(), &seen) != 0) return false;
-  return seen.st_dev != wanted.device || seen.st_ino != wanted.inode;
+  const auto seen = os::inode_at(AT_FDCWD, path.text());
+  return seen.number != 0 && !(seen == os::inode{wanted.device, wanted.inode});
 }
 
 result<file> duplicate_from(const file& process, int descriptor) noexcept {

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <utility>
 
@@ -35,6 +36,30 @@ inline void close_number(int number) noexcept {
   close_number(owned);
   if (higher < 0) errno = native;
   return higher;
+}
+
+/// The number of a file's inode and of its device; both are 0 for none.
+struct inode {
+  dev_t device = 0;
+  ino_t number = 0;
+  friend bool operator==(const inode&, const inode&) noexcept = default;
+};
+
+/// Returns the inode at the path, from `folder` on, or of the descriptor `folder` if the path is empty. Does not wait
+/// for a file system that asks a process or another host (FUSE, NFS), where the kernel knows statx(2). Keeps `errno`.
+/// Safe in signal handlers.
+[[nodiscard]] inline inode inode_at(int folder, const char* path) noexcept {
+  const int before = errno;
+  inode found;
+  struct statx seen{};
+  if (::statx(folder, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &seen) == 0) {
+    found = {makedev(seen.stx_dev_major, seen.stx_dev_minor), seen.stx_ino};
+  } else if (errno != EBADF) {  // a filter, or an old kernel
+    struct stat old{};
+    if (::fstatat(folder, path, &old, AT_EMPTY_PATH) == 0) found = {old.st_dev, old.st_ino};
+  }
+  errno = before;
+  return found;
 }
 
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
@@ -68,18 +93,7 @@ class file {
   [[nodiscard]] explicit operator bool() const noexcept { return number_ >= 0; }
 
  private:
-  struct inode {
-    dev_t device = 0;
-    ino_t number = 0;
-    friend bool operator==(const inode&, const inode&) noexcept = default;
-  };
-  static inode inode_behind(int descriptor) noexcept {
-    const int before = errno;
-    struct stat seen{};
-    const bool open = descriptor >= 0 && ::fstat(descriptor, &seen) == 0;
-    errno = before;
-    return open ? inode{seen.st_dev, seen.st_ino} : inode{};
-  }
+  static inode inode_behind(int descriptor) noexcept { return descriptor < 0 ? inode() : inode_at(descriptor, ""); }
 
   int number_ = -1;
   inode inode_{};

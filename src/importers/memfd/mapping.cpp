@@ -5,6 +5,7 @@
 #include "os/reservation.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -33,8 +34,11 @@ result<void> verify_identity(const os::file& fetched, const memfd_handle& handle
   const auto expected = device();
   if (!expected) return tl::unexpected(expected.error());
   struct stat seen{};
-  if (::fstat(fetched.number(), &seen) != 0) return os::fail_system("cannot inspect the exporter's descriptor");
-  if (!S_ISREG(seen.st_mode) || seen.st_dev != *expected || seen.st_ino != handle.inode) {
+  // Seals come before fstat, which may ask a file system.
+  const bool is_memory = ::fcntl(fetched.number(), F_GET_SEALS) >= 0 || errno != EINVAL;
+  if (is_memory && ::fstat(fetched.number(), &seen) != 0)
+    return os::fail_system("cannot inspect the exporter's descriptor");
+  if (!is_memory || !S_ISREG(seen.st_mode) || seen.st_dev != *expected || seen.st_ino != handle.inode) {
     return fail(errc::stale_handle, "the exporter has freed this buffer and reused its descriptor");
   }
   if (static_cast<std::uint64_t>(seen.st_size) < handle.size) {
