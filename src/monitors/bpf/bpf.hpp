@@ -7,7 +7,8 @@
 /// remap_file_pages, truncation and holes (of memory files also by other processes), and the same through io_uring and
 /// 32-bit system calls. Any thread, a vfork child, or code that calls no library function may make the call. The
 /// programs record every event *before* it happens, except changes of files by other processes: those, before the other
-/// process's call returns.
+/// process's call returns. A request of an io_uring may wait for others after it was submitted: the programs record
+/// what it takes away again, before its completion can be read.
 ///
 /// The kernel cannot write to the event log. So a hit compares the sum of `kernel_generation()` and the event log's
 /// generation with the sum that its cache has seen (`hit_view::current`). If it has changed, the request calls

@@ -14,7 +14,7 @@ namespace pinfold::monitors {
 
 /// The links, which keep the programs attached in the whole system: the kernel detaches a program when no process has
 /// its link open any more.
-constexpr std::size_t bpf_link_count = 6;
+constexpr std::size_t bpf_link_count = 7;
 using bpf_links = std::array<os::file, bpf_link_count>;
 
 struct bpf_programs {

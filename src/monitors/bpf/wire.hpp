@@ -22,7 +22,7 @@
 
 namespace pinfold::monitors {
 
-constexpr std::uint32_t bpf_wire_version = 1;  ///< of the messages, and of a ring's layout
+constexpr std::uint32_t bpf_wire_version = 2;  ///< of the messages, the links, and a ring's layout
 
 struct bpf_message {
   std::uint32_t version = bpf_wire_version;

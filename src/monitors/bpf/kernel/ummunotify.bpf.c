@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 // Records memory that goes away in an address space in that address space's ring: before it goes, or, if another
-// process takes it, before that process's system call returns. programs.cpp loads and attaches these programs. x86-64.
+// process takes it, before that process's system call returns, or, if a request of an io_uring takes it, before its
+// completion can be read. programs.cpp loads and attaches these programs. x86-64.
 //
 // No vmlinux.h: the structures below declare only the members in use, and the loader finds their offsets in the running
 // kernel.
@@ -62,14 +63,23 @@ struct thread_info {
 } KERNEL;
 struct task_struct {
   struct thread_info thread_info;
+  unsigned int flags;
   struct mm_struct* mm;
   struct files_struct* files;
+  void* worker_private;
 } KERNEL;
 struct pt_regs {
   unsigned long di, si, dx, r10, r8, orig_ax;
 } KERNEL;
+struct io_wq_work {
+  int cancel_seq;
+} KERNEL;
+struct io_worker {
+  struct io_wq_work* cur_work;
+} KERNEL;
 struct io_kiocb {
   __u8 opcode;
+  struct io_wq_work work;
 } KERNEL;
 struct io_madvise {
   u64 addr, len;
@@ -345,19 +355,36 @@ INLINE bool empties_a_file(struct task_struct* task) {
   }
 }
 
-/// Records a change of the page count by another process, which truncates a file or punches a hole into it.
+enum { pf_io_worker = 0x10 };
+enum { op_fallocate = 17, op_openat = 18, op_madvise = 25, op_openat2 = 28, op_ftruncate = 55 };
+
+/// Returns whether the task is a worker of an io_uring that executes a request of those that take pages away. The kernel
+/// executes all of these in workers.
+INLINE bool executes_a_request(struct task_struct* task) {
+  if ((task->flags & pf_io_worker) == 0 || task->worker_private == 0) return 0;
+  const char* work = (const char*)BPF_CORE_READ((struct io_worker*)task->worker_private, cur_work);
+  if (work == 0) return 0;
+  const struct io_kiocb* request = (const struct io_kiocb*)(work - bpf_core_field_offset(struct io_kiocb, work));
+  switch (BPF_CORE_READ(request, opcode)) {
+    case op_fallocate:
+    case op_openat:
+    case op_madvise:
+    case op_openat2:
+    case op_ftruncate: return 1;
+    default: return 0;
+  }
+}
+
+/// Records a change of the page count by another process, which truncates a file or punches a hole into it, or by a
+/// request of this process's io_uring: it may have waited for another since it was submitted.
 SEC("tp_btf/rss_stat")
 int BPF_PROG(on_page_count, struct mm_struct* mm) {
   struct task_struct* task = bpf_get_current_task_btf();
-  if (task->mm == mm && !empties_a_file(task)) return 0;
+  if (task->mm == mm && !empties_a_file(task) && !executes_a_request(task)) return 0;
   return record_in((u64)mm, 0, the_end);
 }
 
-enum { op_fallocate = 17, op_openat = 18, op_madvise = 25, op_openat2 = 28, op_ftruncate = 55 };
-
-SEC("tp_btf/io_uring_submit_req")
-int BPF_PROG(on_ring_request, struct io_kiocb* request) {
-  const __u8 operation = request->opcode;
+INLINE int record_request(struct io_kiocb* request, __u8 operation) {
   const u64 mm = (u64)bpf_get_current_task_btf()->mm;
   if (operation == op_fallocate || operation == op_ftruncate) return record_in(mm, 0, the_end);
   if (operation == op_openat || operation == op_openat2) {
@@ -368,6 +395,15 @@ int BPF_PROG(on_ring_request, struct io_kiocb* request) {
   struct io_madvise* advised = (struct io_madvise*)request;
   if (is_harmless(BPF_CORE_READ(advised, advice))) return 0;
   return goes(mm, BPF_CORE_READ(advised, addr), BPF_CORE_READ(advised, len));
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(on_ring_request, struct io_kiocb* request) { return record_request(request, request->opcode); }
+
+/// Again, because huge pages are not in the page count. Runs before the completion can be read.
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(on_ring_completion, void* ring, struct io_kiocb* request) {
+  return record_request(request, BPF_CORE_READ(request, opcode));
 }
 
 static long record_in_each(void* map, const u64* mm, u32* slot, void* context) {
