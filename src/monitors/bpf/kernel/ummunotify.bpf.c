@@ -355,7 +355,7 @@ INLINE bool empties_a_file(struct task_struct* task) {
   }
 }
 
-enum { pf_io_worker = 0x10 };
+enum { pf_io_worker = 0x10, pf_memalloc = 0x800 };
 enum { op_fallocate = 17, op_openat = 18, op_madvise = 25, op_openat2 = 28, op_ftruncate = 55 };
 
 /// Returns whether the task is a worker of an io_uring that executes a request of those that take pages away. The kernel
@@ -375,12 +375,16 @@ INLINE bool executes_a_request(struct task_struct* task) {
   }
 }
 
+/// Returns whether the task frees memory because it found too little, and so unmaps any pages.
+INLINE bool reclaims(struct task_struct* task) { return (task->flags & pf_memalloc) != 0; }
+
 /// Records a change of the page count by another process, which truncates a file or punches a hole into it, or by a
-/// request of this process's io_uring: it may have waited for another since it was submitted.
+/// request of this process's io_uring: it may have waited for another since it was submitted. A page that was reclaimed
+/// is counted no more, so it may leave its file without another event.
 SEC("tp_btf/rss_stat")
 int BPF_PROG(on_page_count, struct mm_struct* mm) {
   struct task_struct* task = bpf_get_current_task_btf();
-  if (task->mm == mm && !empties_a_file(task) && !executes_a_request(task)) return 0;
+  if (task->mm == mm && !empties_a_file(task) && !executes_a_request(task) && !reclaims(task)) return 0;
   return record_in((u64)mm, 0, the_end);
 }
 
