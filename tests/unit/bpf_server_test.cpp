@@ -342,6 +342,47 @@ TEST_F(bpf_served, connections_that_were_closed_delay_no_client) {
   EXPECT_TRUE(client) << describe(client.error());
 }
 
+/// Connects 4000 times, waits for each answer, and closes the connection.
+int connect_often(line& parent, const std::string& name) {
+  constexpr std::size_t most = 4000;
+  const rlimit many{2 * most, 2 * most};
+  ::setrlimit(RLIMIT_NOFILE, &many);
+  if (!become_nobody()) return 1;
+  const auto address = bpf_address::of(name);
+  std::vector<pollfd> open;
+  for (std::size_t made = 0, told = 0; made < most || !open.empty();) {
+    for (; made < most; ++made) {
+      const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      if (::connect(socket, reinterpret_cast<const sockaddr*>(&address->name), address->bytes) == 0) {
+        open.push_back({.fd = socket, .events = POLLIN, .revents = 0});
+        continue;
+      }
+      ::close(socket);
+      break;
+    }
+    if (told++ == 0) parent.send(true);
+    ::poll(open.data(), open.size(), 10);
+    std::erase_if(open, [](const pollfd& one) { return one.revents != 0 && ::close(one.fd) == 0; });
+  }
+  return 0;
+}
+
+// Sixteen of them together wait for a grace period of the kernel.
+TEST_F(bpf_served, connections_of_one_user_that_wait_for_an_answer_delay_no_other_user) {
+  EXPECT_EQ(server().finish(), 0);
+  start({.socket = name()});
+  child_process crowd([](line& parent) { return parent.receive<int>() ? connect_often(parent, name_of_parent()) : 1; });
+  const auto time_of = [](int clients) {
+    const auto began = std::chrono::steady_clock::now();
+    for (int i = 0; i < clients; ++i) EXPECT_TRUE(join());
+    return std::chrono::steady_clock::now() - began;
+  };
+  const auto alone = time_of(20);
+  crowd.talk().send(0);
+  ASSERT_TRUE(crowd.talk().receive<bool>());
+  EXPECT_LT(time_of(1), 3 * alone);
+}
+
 TEST_F(bpf_served, slots_that_processes_keep_without_a_connection_count) {
   const auto keeps_the_programs = join();
   ASSERT_TRUE(keeps_the_programs) << describe(keeps_the_programs.error());

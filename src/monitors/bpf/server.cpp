@@ -80,7 +80,7 @@ result<os::file> listen_at(const bpf_server_options& options) {
   // Not the permissions of a link with which the owner of the folder may have replaced the socket.
   const bool opened = options.socket.front() == '@' ||
                       ::fchmodat(AT_FDCWD, options.socket.c_str(), options.mode, AT_SYMLINK_NOFOLLOW) == 0;
-  if (!opened || ::listen(made.number(), SOMAXCONN) != 0) return bpf_fail("cannot listen");
+  if (!opened || ::listen(made.number(), accepts_a_round) != 0) return bpf_fail("cannot listen");
   return made;
 }
 
@@ -110,6 +110,7 @@ bpf_server::~bpf_server() {
       there.st_ino == made_.st_ino)
     ::unlink(options_.socket.c_str());
   for (client& one : clients_) closer_.close(std::move(one.socket));
+  for (client& one : waiting_) closer_.close(std::move(one.socket));
   closer_.close(std::move(listener_));  // and the connections that it did not accept
 }
 
@@ -122,7 +123,8 @@ void bpf_server::run() {
   while (wait()) {
     hear_all();
     if (!resting_ && (polled_[1].revents & POLLIN) != 0) accept_some();
-    client_count_.store(clients_.size(), std::memory_order_relaxed);
+    invite_some();
+    client_count_.store(clients_.size() + waiting_.size(), std::memory_order_relaxed);
     let_go();
   }
 }
@@ -142,6 +144,7 @@ bool bpf_server::may_drop() const noexcept {
 }
 
 int bpf_server::poll_timeout() const {
+  if (!waiting_.empty()) return 0;
   const bool waiting = std::any_of(clients_.begin(), clients_.end(), [](const auto& one) { return !one.served; });
   return resting_ || waiting || may_drop() ? rest_ms : -1;
 }
@@ -218,19 +221,18 @@ bool bpf_server::hand_out(client& to) {
 }
 
 // Handles closed connections first, so that a client that closes a connection and opens another gives back its slot
-// first. Connections that were closed meanwhile cost nothing more.
+// first. Connections that were closed meanwhile, or are refused, cost nothing more.
 void bpf_server::accept_some() {
   std::vector<client> fresh;
-  fresh.reserve(bpf_slots::most_at_once);
   resting_ = !closer_.has_room();
-  for (int i = 0; i < accepts_a_round && fresh.size() < bpf_slots::most_at_once && !resting_; ++i) {
+  for (int i = 0; i < accepts_a_round && !resting_; ++i) {
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       resting_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
       break;
     }
     if (!has_left(socket)) {
-      fresh.push_back({std::move(socket), {}, {}, false, now_ms()});
+      fresh.push_back({std::move(socket), {}, {}, false, 0});
       continue;
     }
     closer_.close(std::move(socket));
@@ -238,16 +240,21 @@ void bpf_server::accept_some() {
   }
   if (fresh.empty()) return;
   hear_all();
-  invite(fresh);
+  if (slots_) forget_left();
+  for (client& one : fresh)
+    if (const int refused = why_not(one); refused != 0)
+      greet(one, refused);
+    else
+      waiting_.push_back(std::move(one));
 }
 
 // Returns how many rings the asker's user has, without one that the asker itself has left: it loses that one when it
 // takes another.
-std::size_t bpf_server::rings_beside(const ucred& asker, std::span<const client> invited) const {
+std::size_t bpf_server::rings_beside(const ucred& asker) const {
   const auto of_user = [&](const auto& one) { return one.credentials.uid == asker.uid; };
   const auto own = [&](const auto& one) { return asker.pid != 0 && one.credentials.pid == asker.pid && of_user(one); };
   const auto all = std::ranges::count_if(clients_, of_user) + std::ranges::count_if(left_, of_user) +
-                   std::ranges::count_if(invited, of_user);
+                   std::ranges::count_if(waiting_, of_user);
   return static_cast<std::size_t>(all) - (std::ranges::any_of(left_, own) ? 1 : 0);
 }
 
@@ -255,35 +262,46 @@ void bpf_server::forget_left() {
   std::erase_if(left_, [&](const auto& one) { return slots_->owner_of(one.number) != one.owner; });
 }
 
-// Returns why the asker gets no slot, or 0. `invited`: those that get one now.
-int bpf_server::why_not(client& asker, std::span<const client> invited) {
+// Returns why the asker gets no slot, or 0.
+int bpf_server::why_not(client& asker) {
   const auto credentials = os::other_end(asker.socket);
   if (!credentials) return credentials.error().native;
   asker.credentials = *credentials;
-  if (asker.credentials.uid != 0 && rings_beside(asker.credentials, invited) >= options_.most_per_user) return ENOSPC;
-  return clients_.size() + invited.size() >= most_clients ? ENOSPC : 0;
+  if (asker.credentials.uid != 0 && rings_beside(asker.credentials) >= options_.most_per_user) return ENOSPC;
+  return clients_.size() + waiting_.size() >= most_clients ? ENOSPC : 0;
+}
+
+// Takes the first connection of each user that waits, then the second of each, until there is no room in a batch: a
+// user with many connections does not keep the others from their slots.
+std::vector<bpf_server::client> bpf_server::next_batch() {
+  std::vector<client> batch;
+  batch.reserve(bpf_slots::most_at_once);
+  for (std::ptrdiff_t share = 1; !waiting_.empty() && batch.size() < bpf_slots::most_at_once; ++share)
+    std::erase_if(waiting_, [&](client& one) {
+      const auto of_user = [&](const client& other) { return other.credentials.uid == one.credentials.uid; };
+      if (batch.size() == bpf_slots::most_at_once || std::ranges::count_if(batch, of_user) >= share) return false;
+      if (has_left(one.socket))
+        closer_.close(std::move(one.socket));
+      else
+        batch.push_back(std::move(one));
+      return true;
+    });
+  return batch;
 }
 
 // Reserves the slots together: each change of the kernel programs' rings takes milliseconds, however many it makes.
-void bpf_server::invite(std::span<client> fresh) {
-  if (slots_) forget_left();
-  std::size_t invited = 0;
-  for (client& one : fresh) {
-    if (const int refused = why_not(one, fresh.first(invited)); refused != 0)
-      greet(one, refused);
-    else
-      std::swap(fresh[invited++], one);
-  }
-  if (invited == 0) return;
+void bpf_server::invite_some() {
+  auto fresh = next_batch();
+  if (fresh.empty()) return;
   int native = 0;
   if (!slots_) {
     auto loaded = bpf_slots::load();
     if (loaded) slots_ = std::make_unique<bpf_slots>(std::move(*loaded));
     if (!loaded) native = loaded.error().native == 0 ? ENOSYS : loaded.error().native;
   }
-  std::vector<result<bpf_slot>> made(invited);
+  std::vector<result<bpf_slot>> made(fresh.size());
   if (slots_) slots_->reserve(made);
-  for (std::size_t i = 0; i < invited; ++i) {
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
     if (slots_ && !made[i]) native = made[i].error().native == 0 ? ENOSPC : made[i].error().native;
     const bool has_slot = slots_ && made[i];
     if (has_slot) fresh[i].slot = std::move(*made[i]);
@@ -298,6 +316,7 @@ void bpf_server::greet(client& asker, int refused) {
   const bool heard = bpf_send(asker.socket.number(), greeting);
   PINFOLD_ASSERT(refused != 0 || (slots_ != nullptr && clients_.size() < most_clients),
                  "a client that is invited has a slot");
+  asker.since = now_ms();
   if (refused == 0 && heard) return clients_.push_back(std::move(asker));
   if (refused == 0) slots_->release(asker.slot);
   closer_.close(std::move(asker.socket));

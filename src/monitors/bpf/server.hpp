@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <memory>
 #include <poll.h>
-#include <span>
 #include <string>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -71,7 +70,7 @@ class bpf_server {
     ucred credentials;
     bpf_slot slot;
     bool served;         ///< has its ring
-    std::int64_t since;  ///< when the client connected, in milliseconds
+    std::int64_t since;  ///< when the client got its secret, in milliseconds
   };
 
   /// A slot that an address space has kept when its connection ended.
@@ -92,10 +91,11 @@ class bpf_server {
   [[nodiscard]] bool hand_out(client& to);
   [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& invitation) const;
   void accept_some();
-  void invite(std::span<client> fresh);
-  [[nodiscard]] int why_not(client& asker, std::span<const client> invited);
+  [[nodiscard]] std::vector<client> next_batch();
+  void invite_some();
+  [[nodiscard]] int why_not(client& asker);
   void greet(client& asker, int refused);
-  [[nodiscard]] std::size_t rings_beside(const ucred& asker, std::span<const client> invited) const;
+  [[nodiscard]] std::size_t rings_beside(const ucred& asker) const;
   void forget_left();
   void release(client& one);
   [[nodiscard]] bool may_drop() const noexcept;
@@ -110,6 +110,7 @@ class bpf_server {
   bool lent_ = false;  ///< a user other than root got links of the current set
   int dropped_ = 0;    ///< sets of which that is true
   std::vector<client> clients_;
+  std::vector<client> waiting_;  ///< accepted, without a slot
   std::vector<left_slot> left_;
   std::atomic<std::size_t> client_count_{0};
   std::vector<pollfd> polled_;  ///< wake, listener, then the clients in their order
