@@ -17,6 +17,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -407,6 +408,27 @@ TEST_F(bpf_served, slots_that_processes_keep_without_a_connection_count) {
     for (int i = 0; i < 3000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(20)))
       if (join(socket)) return 0;
     return 3;
+  });
+  EXPECT_EQ(client.reap(), 0);
+}
+
+TEST_F(bpf_served, rings_that_outlive_their_connections_count) {
+  child_process client([](line&) {
+    const auto socket = name_of_parent();
+    if (!become_nobody()) return 0;
+    std::vector<os::file> kept;
+    for (int i = 0; i < 4; ++i) {
+      auto got = bpf_subscribe_at(socket);
+      if (!got) return 1;
+      kept.push_back(std::move(got->ring));
+    }
+    constexpr std::size_t ring = sizeof(pinfold_area);
+    void* const mapped = ::mmap(nullptr, ring, PROT_READ, MAP_SHARED, kept.back().number(), 0);
+    kept.pop_back();
+    const auto refused = bpf_subscribe_at(socket);
+    if (refused || refused.error() != errc::out_of_resources) return 2;
+    ::munmap(mapped, ring);
+    return bpf_subscribe_at(socket) ? 0 : 3;
   });
   EXPECT_EQ(client.reap(), 0);
 }

@@ -5,8 +5,10 @@
 #include "os/check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <thread>
@@ -92,13 +94,16 @@ result<std::unique_ptr<bpf_server>> bpf_server::start(const bpf_server_options& 
   if (!listener) return tl::unexpected(listener.error());
   os::file wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return bpf_fail("cannot create an eventfd");
-  return std::unique_ptr<bpf_server>(new bpf_server(options, std::move(*listener), std::move(wake)));
+  os::file lent(::epoll_create1(EPOLL_CLOEXEC));
+  if (!lent) return bpf_fail("cannot create an epoll");
+  return std::unique_ptr<bpf_server>(new bpf_server(options, std::move(*listener), std::move(wake), std::move(lent)));
 }
 
-bpf_server::bpf_server(const bpf_server_options& options, os::file listener, os::file wake)
+bpf_server::bpf_server(const bpf_server_options& options, os::file listener, os::file wake, os::file lent_rings)
     : options_(options),
       listener_(std::move(listener)),
       wake_(std::move(wake)),
+      lent_rings_(std::move(lent_rings)),
       closer_(os::refuse_descriptors(listener_)) {
   static_cast<void>(::lstat(options_.socket.c_str(), &made_));  // an abstract name has no file
 }
@@ -203,11 +208,34 @@ int bpf_server::refusal(const client& asker, const pinfold_invitation& invitatio
   return comparable && invitation.process != static_cast<std::uint32_t>(asker.credentials.pid) ? EPERM : 0;
 }
 
+// Returns whether the user has as many rings as it may have, or all users have as many as there are slots. A process
+// may keep its ring after its slot is free, or pass it on; it keeps it uncounted where it may pin it (BPF_OBJ_PIN in a
+// file system that it can write to; systemd mounts /sys/fs/bpf for root alone). The epoll reports each ring, since maps
+// are always ready with an error, until the kernel has closed its file: after the last descriptor and the last mapping.
+bool bpf_server::has_all_rings(uid_t user) const {
+  if (user == 0) return false;
+  std::array<epoll_event, most_clients> rings{};
+  const int count = ::epoll_wait(lent_rings_.number(), rings.data(), most_clients, 0);
+  if (count < 0 || count == most_clients) return true;
+  const auto of_user = [&](const epoll_event& one) { return one.data.u32 == user; };
+  const auto had = std::count_if(rings.begin(), rings.begin() + count, of_user);
+  return static_cast<std::size_t>(had) >= options_.most_per_user;
+}
+
+// Notes that the client gets its ring. Returns why it must not, or 0.
+int bpf_server::lend(const client& to) {
+  if (to.credentials.uid == 0) return 0;
+  if (has_all_rings(to.credentials.uid)) return ENOSPC;
+  epoll_event ring{.events = 0, .data = {.u32 = to.credentials.uid}};
+  return ::epoll_ctl(lent_rings_.number(), EPOLL_CTL_ADD, to.slot.ring.number(), &ring) == 0 ? 0 : errno;
+}
+
 bool bpf_server::hand_out(client& to) {
   PINFOLD_ASSERT(slots_ != nullptr && !to.served, "a client gets its ring once, while the slots are there");
   const auto invitation = slots_->answer(to.slot);
   bpf_message reply;
   reply.refused = invitation ? refusal(to, *invitation) : invitation.error().native;
+  if (reply.refused == 0) reply.refused = lend(to);
   if (reply.refused != 0) {
     static_cast<void>(bpf_send(to.socket.number(), reply));
     return false;
@@ -268,6 +296,7 @@ int bpf_server::why_not(client& asker) {
   if (!credentials) return credentials.error().native;
   asker.credentials = *credentials;
   if (asker.credentials.uid != 0 && rings_beside(asker.credentials) >= options_.most_per_user) return ENOSPC;
+  if (has_all_rings(asker.credentials.uid)) return ENOSPC;
   return clients_.size() + waiting_.size() >= most_clients ? ENOSPC : 0;
 }
 

@@ -34,7 +34,7 @@ struct bpf_server_options {
   /// The permissions of the socket: by default any user may connect. A name without a file has no others.
   mode_t mode = 0666;
   /// The most rings of one user, root excepted; 100 KB each. Counts a process that has closed its connection as long as
-  /// it has its slot.
+  /// it has its slot, and a ring as long as any process has it open or mapped.
   std::size_t most_per_user = 128;
   /// The most sets of programs that the server drops after a user other than root had their links; it keeps the next
   /// set until it ends. Such a user may keep all of them attached.
@@ -80,7 +80,7 @@ class bpf_server {
     ucred credentials;
   };
 
-  bpf_server(const bpf_server_options& options, os::file listener, os::file wake);
+  bpf_server(const bpf_server_options& options, os::file listener, os::file wake, os::file lent_rings);
 
   [[nodiscard]] bool wait();
   [[nodiscard]] bool rest() const noexcept;
@@ -91,6 +91,8 @@ class bpf_server {
   [[nodiscard]] bool hand_out(client& to);
   [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& invitation) const;
   void accept_some();
+  [[nodiscard]] bool has_all_rings(uid_t user) const;
+  [[nodiscard]] int lend(const client& to);
   [[nodiscard]] std::vector<client> next_batch();
   void invite_some();
   [[nodiscard]] int why_not(client& asker);
@@ -103,6 +105,7 @@ class bpf_server {
   const bpf_server_options options_;
   os::file listener_;
   const os::file wake_;
+  const os::file lent_rings_;         ///< an epoll: of users other than root, as long as a process has them
   struct stat made_{};                ///< the socket's file
   os::background_closer closer_;      ///< of the listener, and of connections: to any user
   std::unique_ptr<bpf_slots> slots_;  ///< set while there are clients, and a while longer
