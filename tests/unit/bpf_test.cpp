@@ -160,6 +160,16 @@ TEST_F(bpf, R30_32_bit_system_calls_are_reported) {
 }
 #endif
 
+TEST_F(bpf, R30_pages_that_go_by_another_mapping_of_their_file_are_reported) {
+  memory at(bytes, memory::shared_file);
+  void* const other = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, at.file(), 0);
+  ASSERT_NE(other, MAP_FAILED);
+  events seen(*monitor);
+  ASSERT_EQ(::madvise(other, bytes, MADV_REMOVE), 0);
+  EXPECT_TRUE(seen.take_cover(at.all()));
+  ::munmap(other, bytes);
+}
+
 TEST_F(bpf, R30_hole_and_truncation_by_another_process_are_reported) {
   memory at(bytes, memory::shared_file);
   child_process other([&](line& parent) {

@@ -205,6 +205,10 @@ INLINE bool is_harmless(u64 advice) {
   return advice < 64 && (harmless >> advice & 1) != 0;
 }
 
+/// Returns whether the advice takes pages from the file that is mapped: REMOVE, HWPOISON and SOFT_OFFLINE. The file may
+/// also be mapped elsewhere.
+INLINE bool takes_from_file(u64 advice) { return advice == 9 || advice == 100 || advice == 101; }
+
 enum { tmpfs_magic = 0x01021994, hugetlbfs_magic = 0x958458f6 };
 
 /// False if no process maps the file. Known only for memory files, where the file itself holds the pages.
@@ -280,6 +284,11 @@ INLINE int goes(u64 mm, u64 address, u64 bytes) {
   return end > begin ? record_in(mm, begin, end) : record_in(mm, 0, the_end);
 }
 
+INLINE int advised(u64 mm, u64 advice, u64 address, u64 bytes) {
+  if (is_harmless(advice)) return 0;
+  return takes_from_file(advice) ? record_in(mm, 0, the_end) : goes(mm, address, bytes);
+}
+
 /// Returns how many bytes a call takes that rounds a length up to the mapping's own huge page, whose size is unknown
 /// here. Such a mapping begins at a multiple of its page.
 INLINE u64 in_any_size(u64 address, u64 bytes) {
@@ -322,7 +331,7 @@ int BPF_PROG(on_system_call, struct pt_regs* regs, long number) {
     case sys_munmap: return goes(mm, regs->di, regs->si);
     case sys_mmap: return mapped_over(mm, regs);
     case sys_mremap: return remapped(mm, regs);
-    case sys_madvise: return is_harmless(regs->dx) ? 0 : goes(mm, regs->di, regs->si);
+    case sys_madvise: return advised(mm, (u32)regs->dx, regs->di, regs->si);
     case sys_brk: return broke(space, regs->di);
     case sys_shmdt: return record_in(mm, regs->di & ~page_mask, the_end);
     case sys_shmat: return (regs->dx & shm_remap) != 0 ? record_in(mm, regs->si & ~page_mask, the_end) : 0;
@@ -396,9 +405,8 @@ INLINE int record_request(struct io_kiocb* request, __u8 operation) {
     return (flags & o_trunc) != 0 ? record_in(mm, 0, the_end) : 0;
   }
   if (operation != op_madvise) return 0;
-  struct io_madvise* advised = (struct io_madvise*)request;
-  if (is_harmless(BPF_CORE_READ(advised, advice))) return 0;
-  return goes(mm, BPF_CORE_READ(advised, addr), BPF_CORE_READ(advised, len));
+  struct io_madvise* asked = (struct io_madvise*)request;
+  return advised(mm, BPF_CORE_READ(asked, advice), BPF_CORE_READ(asked, addr), BPF_CORE_READ(asked, len));
 }
 
 SEC("tp_btf/io_uring_submit_req")
