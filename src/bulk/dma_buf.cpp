@@ -29,12 +29,14 @@ constexpr const char* not_contained = "the exported dma-buf does not contain all
 
 using answer = result<std::optional<dma_buf_position>>;
 
-// Nodes move between lists without an allocation.
-using buffers = std::list<exported_dma_buf>;
+/// A dma-buf of the list that is kept owns its descriptor. The program may close that number and use it for a file.
+struct buffer {
+  exported_dma_buf made{};
+  os::file owned;
+};
 
-void close_all(const buffers& unused) noexcept {
-  for (const auto& one : unused) os::close_number(one.descriptor);
-}
+// Nodes move between lists without an allocation.
+using buffers = std::list<buffer>;
 
 dma_buf_position position_in(const exported_dma_buf& buffer, const range& memory, int descriptor) noexcept {
   return {descriptor, buffer.offset + (memory.begin - buffer.memory.begin)};
@@ -54,7 +56,6 @@ struct shared_dma_buf::state {
   explicit state(export_function calls) : exporter(std::move(calls)) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
-  ~state() { close_all(open); }
 
   using lock = std::unique_lock<std::mutex>;
 
@@ -70,19 +71,16 @@ struct shared_dma_buf::state {
   }
 
   void end(const range& memory) noexcept {
-    buffers unused;
-    {
-      const std::lock_guard guard(mutex);
-      PINFOLD_ASSERT(std::find(requests.begin(), requests.end(), memory) != requests.end(),
-                     "a request that ends was begun");
-      requests.erase(std::find(requests.begin(), requests.end(), memory));
-      for (auto one = open.begin(); one != open.end();) {
-        const auto next = std::next(one);
-        if (!is_requested(one->memory)) unused.splice(unused.end(), open, one);
-        one = next;
-      }
+    buffers unused;  // closed without the mutex
+    const std::lock_guard guard(mutex);
+    PINFOLD_ASSERT(std::find(requests.begin(), requests.end(), memory) != requests.end(),
+                   "a request that ends was begun");
+    requests.erase(std::find(requests.begin(), requests.end(), memory));
+    for (auto one = open.begin(); one != open.end();) {
+      const auto next = std::next(one);
+      if (!is_requested(one->made.memory)) unused.splice(unused.end(), open, one);
+      one = next;
     }
-    close_all(unused);
   }
 
   // Throws std::bad_alloc, before the export.
@@ -108,10 +106,10 @@ struct shared_dma_buf::state {
       exported->notify_all();
     }
     if (!made) return ++counted.failures, tl::unexpected(made.error());
-    const std::optional<exported_dma_buf>& buffer = *made;
-    if (!buffer) return std::nullopt;
+    const std::optional<exported_dma_buf>& given = *made;
+    if (!given) return std::nullopt;
     ++counted.exports;
-    fresh.front() = *buffer;
+    fresh.front().made = *given;
     return keep_or_give(fresh, memory, guard);
   }
 
@@ -119,10 +117,10 @@ struct shared_dma_buf::state {
   [[nodiscard]] answer export_alone(const range& memory) const noexcept {
     const auto made = call_exporter(memory);
     if (!made) return tl::unexpected(made.error());
-    const std::optional<exported_dma_buf>& buffer = *made;
-    if (!buffer) return std::nullopt;
-    if (buffer->memory.contains(memory)) return position_in(*buffer, memory, buffer->descriptor);
-    ::close(buffer->descriptor);
+    const std::optional<exported_dma_buf>& given = *made;
+    if (!given) return std::nullopt;
+    if (given->memory.contains(memory)) return position_in(*given, memory, given->descriptor);
+    ::close(given->descriptor);
     return fail(errc::invalid_range, not_contained);
   }
 
@@ -130,10 +128,10 @@ struct shared_dma_buf::state {
   [[nodiscard]] result<std::optional<exported_dma_buf>> call_exporter(const range& memory) const noexcept try {
     auto made = exporter(memory);
     if (!made) return made;
-    std::optional<exported_dma_buf>& buffer = *made;
-    if (!buffer) return made;
-    buffer->descriptor = os::above_standard(buffer->descriptor);
-    if (buffer->descriptor < 0) return fail_errno(os::code_for(errno), errno, "no descriptor is left for a dma-buf");
+    std::optional<exported_dma_buf>& given = *made;
+    if (!given) return made;
+    given->descriptor = os::above_standard(given->descriptor);
+    if (given->descriptor < 0) return fail_errno(os::code_for(errno), errno, "no descriptor is left for a dma-buf");
     return made;
   } catch (...) {
     return fail(errc::driver_error, "the function that exports dma-bufs threw an exception, or is empty");
@@ -143,12 +141,13 @@ struct shared_dma_buf::state {
   // if another thread's is kept already.
   answer keep_or_give(buffers& fresh, const range& memory, lock& guard) noexcept {
     PINFOLD_ASSERT(guard.owns_lock() && fresh.size() == 1, "the caller holds the mutex, and has a node for the buffer");
-    const exported_dma_buf made = fresh.front();
+    const exported_dma_buf made = fresh.front().made;
     const bool fits = made.memory.contains(memory);
     if (fits && (!is_requested(made.memory) || find(memory) != nullptr))
       return give(position_in(made, memory, made.descriptor));
     const auto copy = fits ? give(duplicate(made, memory)) : answer(fail(errc::invalid_range, not_contained));
     if (copy) {
+      fresh.front().owned = os::file(made.descriptor);
       open.splice(open.end(), fresh);
       return copy;
     }
@@ -163,9 +162,10 @@ struct shared_dma_buf::state {
   }
 
   [[nodiscard]] const exported_dma_buf* find(const range& memory) const noexcept {
-    const auto found =
-        std::find_if(open.begin(), open.end(), [&](const auto& one) { return one.memory.contains(memory); });
-    return found == open.end() ? nullptr : &*found;
+    const auto found = std::find_if(open.begin(), open.end(), [&](const buffer& one) {
+      return one.made.memory.contains(memory) && one.owned.still_there();
+    });
+    return found == open.end() ? nullptr : &found->made;
   }
 
   static bool any_overlaps(const std::vector<range>& list, const range& memory) noexcept {

@@ -182,6 +182,32 @@ TEST(shared_dma_buf, a_rail_that_fails_leaks_no_descriptor) {
   EXPECT_EQ(t.shared.counts().open, 0U);
 }
 
+// closefrom(3) closes the kept descriptor, and a file of the program gets its number.
+TEST(shared_dma_buf, number_that_the_program_reuses_is_neither_given_nor_closed) {
+  exporter device;
+  int kept = -1;
+  shared_dma_buf shared([&, all = device.function()](const range& wanted) {
+    auto made = all(wanted);
+    kept = made.value()->descriptor;
+    return made;
+  });
+  auto request = shared.begin(memory);
+  ASSERT_TRUE(request);
+  const auto first = shared.position(memory);
+  ::close(first.value()->descriptor);
+  const int programs = ::memfd_create("program", MFD_CLOEXEC);
+  const int number = kept;
+  ASSERT_EQ(::dup2(programs, number), number);
+  const auto second = shared.position(memory);
+  EXPECT_EQ(device.calls, 2);
+  EXPECT_NE(file_of(second.value()->descriptor), file_of(programs));
+  ::close(second.value()->descriptor);
+  *request = {};
+  EXPECT_EQ(file_of(number), file_of(programs)) << "still open";
+  ::close(number);
+  ::close(programs);
+}
+
 TEST(shared_dma_buf, memory_of_the_process_has_none) {
   rails t;
   EXPECT_TRUE(t.acquire({0x10000000, 0x10001000}));
