@@ -226,7 +226,7 @@ TEST(early_unregister_edge_cases, R35_thread_that_faults_on_a_page_being_unregis
   EXPECT_TRUE(events.lost(memory.part(0, page))) << "and all is watched as before";
   all.remove(memory.all());
   ASSERT_EQ(monitors::uffd::stop_watching(opened->number, memory.all()), 0);
-  reader.stop_reading(false);
+  reader.stop_reading();
   opened->close();
   reader.join();
   reader.give_back();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which memory the userfaultfd monitor refuses to watch, whose memory it watches, and how it ends (R32, R33, R35, R37,
 // R38).
+#include "os/procmap_query.hpp"
 #include "support/fixtures/userfaultfd_fixture.hpp"
 #include "support/host/privileges.hpp"
 #include "support/host/refused_call.hpp"
@@ -293,29 +294,46 @@ TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
   EXPECT_EQ(child.reap(), 0);
 }
 
-// An ordinary user may not see which pages are watched. A copy of the descriptor in a child keeps the watch alive.
+// Runs in a child. Returns 0 if unmapping waits for nothing once the monitor has ended, though another child has a copy
+// of the userfaultfd, which keeps the watch alive. `before` runs before the monitor is made, `after` before it ends.
+template <class B, class A>
+int unmap_beside_a_copy(B before, A after) {
+  ::alarm(60);
+  mapped memory(4 * page);
+  const pid_t parent = ::getpid();
+  pid_t copy = -1;
+  if (!before()) return 1;
+  {
+    uffd_monitor own;
+    if (!own.monitor || !own.watch_for(memory.all())) return 2;
+    copy = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+    if (copy == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() == parent) ::pause();
+      ::_exit(0);
+    }
+    if (copy < 0 || !after()) return 3;
+  }
+  const bool unmapped = ::munmap(memory.at(), page) == 0;
+  ::kill(copy, SIGKILL);
+  return unmapped && ::waitpid(copy, nullptr, 0) == copy ? 0 : 4;
+}
+
+bool nothing() { return true; }
+bool close_all() { return ::syscall(SYS_close_range, 3U, ~0U, 0U) == 0; }
+bool refuse_queries() { return refuse_request(os::procmap_query_request, ENOTTY); }
+
+// An ordinary user may not see which pages are watched.
 TEST_F(userfaultfd_monitor, R37_no_thread_of_an_ordinary_user_waits_after_the_monitor_ended) {
   in.monitor.reset();
-  child_process child([](line&) {
-    if (::geteuid() == 0 && !become_nobody()) return 1;
-    ::alarm(60);
-    mapped memory(4 * page);
-    const pid_t parent = ::getpid();
-    pid_t copy = -1;
-    {
-      uffd_monitor own;
-      if (!own.monitor || !own.watch_for(memory.all())) return 2;
-      copy = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-      if (copy == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (::getppid() == parent) ::pause();
-        ::_exit(0);
-      }
-    }
-    const bool unmapped = copy > 0 && ::munmap(memory.at(), page) == 0;
-    ::kill(copy, SIGKILL);
-    return unmapped && ::waitpid(copy, nullptr, 0) == copy ? 0 : 3;
-  });
+  child_process child(
+      [](line&) { return unmap_beside_a_copy([] { return ::geteuid() != 0 || become_nobody(); }, nothing); });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST_F(userfaultfd_monitor, R37_no_thread_waits_after_the_monitor_ended_before_linux_6_11) {
+  in.monitor.reset();
+  child_process child([](line&) { return unmap_beside_a_copy(refuse_queries, nothing); });
   EXPECT_EQ(child.reap(), 0);
 }
 
@@ -339,21 +357,17 @@ TEST_F(userfaultfd_monitor, R35_no_thread_waits_after_one_with_descriptors_of_it
 
 TEST_F(userfaultfd_monitor, R35_no_thread_waits_where_a_child_has_a_copy_of_what_the_program_closed) {
   in.monitor.reset();
+  child_process child([](line&) { return unmap_beside_a_copy(nothing, close_all); });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST_F(userfaultfd_monitor, R35_no_thread_waits_where_the_program_may_open_no_file_any_more) {
+  in.monitor.reset();
   child_process child([](line&) {
-    ::alarm(60);
-    mapped memory(4 * page);
-    uffd_monitor own;
-    if (!own.monitor || !own.watch_for(memory.all())) return 1;
-    const auto copy = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-    if (copy == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      for (;;) ::pause();
-    }
-    if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) return 2;
-    own.monitor.reset();
-    const bool unmapped = copy > 0 && ::munmap(memory.at(), page) == 0;
-    ::kill(copy, SIGKILL);
-    return unmapped && ::waitpid(copy, nullptr, 0) == copy ? 0 : 3;
+    return unmap_beside_a_copy(nothing, [] {
+      const rlimit none{0, 0};
+      return close_all() && ::setrlimit(RLIMIT_NOFILE, &none) == 0;
+    });
   });
   EXPECT_EQ(child.reap(), 0);
 }

@@ -88,23 +88,55 @@ bool is_mapped(const range& pages) noexcept {
   return ::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) == 0;
 }
 
-// Watches each mapping first: that changes nothing if this userfaultfd watches it already, and fails if another one
-// does, which until Linux 6.15 `stop_watching` would stop.
-bool stop_watching_next(int uffd, const own_memory& here, const range& but, std::uintptr_t& at) noexcept {
-  range found;
-  if (ask(here.maps, at, or_next, found) != 0) return false;
-  PINFOLD_ASSERT(found.end > at, "the walk goes on");
-  at = found.end;
-  if (found.contains(but) || !may_be_watched(here.pagemap, found.begin)) return true;
-  if (start_watching(uffd, found) == 0) static_cast<void>(stop_watching(uffd, found));
-  return true;
+own_memory open_own_memory() noexcept {
+  const auto opened = [](const char* path) {
+    return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+  };
+  return {.maps = opened("/proc/thread-self/maps"), .pagemap = opened("/proc/thread-self/pagemap")};
 }
 
-void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept {
-  descriptor pagemap = descriptor::of(::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
-  for (std::uintptr_t at = 0; stop_watching_next(uffd, {maps.number, pagemap.number}, but, at);) {
+range mapping_list::next() noexcept {
+  range found;
+  if (!as_text_) {
+    const int native = ask(maps_, at_, or_next, found);
+    as_text_ = native != 0 && native != ENOENT;
   }
-  pagemap.close();
+  if (as_text_) found = next_as_text();
+  PINFOLD_ASSERT(found.empty() || as_text_ || found.end > at_, "the walk goes on");
+  at_ = found.end;
+  return found;
+}
+
+// A line: address-address permissions offset device inode path
+range mapping_list::next_as_text() noexcept {
+  const auto begin = address_before('-');
+  const auto end = address_before(' ');
+  for (int one = next_character(); one >= 0 && one != '\n';) one = next_character();
+  return {begin, end};
+}
+
+std::uintptr_t mapping_list::address_before(char end) noexcept {
+  std::uintptr_t value = 0;
+  for (int digit = next_character(); digit >= 0 && digit != end; digit = next_character())
+    value = value << 4U | static_cast<unsigned>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
+  return value;
+}
+
+// Returns a negative value behind the last one.
+int mapping_list::next_character() noexcept {
+  if (used_ == held_) {
+    const auto got = ::syscall(SYS_read, maps_, text_.data(), text_.size());
+    used_ = 0;
+    held_ = got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+  return used_ < held_ ? text_[used_++] : -1;
+}
+
+// Watches the mapping first: that changes nothing if this userfaultfd watches it already, and fails if another one
+// does, which until Linux 6.15 `stop_watching` would stop.
+void stop_watching_mapping(int uffd, int pagemap, const range& mapping) noexcept {
+  if (!may_be_watched(pagemap, mapping.begin)) return;
+  if (start_watching(uffd, mapping) == 0) static_cast<void>(stop_watching(uffd, mapping));
 }
 
 }  // namespace pinfold::monitors::uffd

@@ -7,6 +7,10 @@
 
 #include <pinfold/range.hpp>
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
 namespace pinfold::monitors::uffd {
 
 /// Opens /proc/thread-self/maps; the number is negative if there is none.
@@ -22,18 +26,39 @@ struct mappings {
 /// Returns whether the whole range is mapped. For kernels that cannot list mappings.
 [[nodiscard]] bool is_mapped(const range& pages) noexcept;
 
-/// A process's page map and its list of mappings, which may be negative.
+// All that follows makes system calls by number.
+
+/// The list of this process's mappings and its page map, open; each may be negative.
 struct own_memory {
   int maps = -1;
   int pagemap = -1;
 };
+[[nodiscard]] own_memory open_own_memory() noexcept;
 
-/// Stops watching the first mapping at `at` or behind it, unless it contains `but`, and moves `at` to its end. Returns
-/// false if there is none. Walks the page tables of watched memory, as closing would. Does nothing before Linux 6.11.
-/// Makes system calls by number.
-[[nodiscard]] bool stop_watching_next(int uffd, const own_memory& here, const range& but, std::uintptr_t& at) noexcept;
+/// Goes through the mappings once, in ascending order. Before Linux 6.11 it reads the list as text, which only the
+/// thread that opened the list can do, and only once.
+class mapping_list {
+ public:
+  explicit mapping_list(int maps) noexcept : maps_(maps) {}
 
-/// Stops watching all mappings but the one that contains `but`.
-void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept;
+  /// Returns the next mapping; an empty range behind the last one, and where the kernel does not list any more.
+  [[nodiscard]] range next() noexcept;
+
+ private:
+  [[nodiscard]] range next_as_text() noexcept;
+  [[nodiscard]] std::uintptr_t address_before(char end) noexcept;
+  [[nodiscard]] int next_character() noexcept;
+
+  int maps_;
+  std::uintptr_t at_ = 0;
+  bool as_text_ = false;
+  std::array<char, 4096> text_{};
+  std::size_t used_ = 0;
+  std::size_t held_ = 0;
+};
+
+/// Stops watching a mapping, unless another userfaultfd watches it. Walks the page tables of watched memory, as closing
+/// would. `pagemap` may be negative.
+void stop_watching_mapping(int uffd, int pagemap, const range& mapping) noexcept;
 
 }  // namespace pinfold::monitors::uffd

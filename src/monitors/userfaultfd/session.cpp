@@ -42,20 +42,16 @@ result<void> session::start() noexcept {
   return done;
 }
 
-// Releases all memory before it closes the descriptor. If a child keeps a copy open, as after a fork that the C library
-// did not see, closing alone would release no caller. Where this thread does not have the descriptor, since the program
-// closed it, or since the thread has a table of its own, the monitor's thread releases the memory.
+// The monitor's thread releases all memory first. If a child keeps a copy of the descriptor open, as after a fork that
+// the C library did not see, closing alone would release no caller. This thread may not have the descriptor: the
+// program may have closed it, or the thread has a table of its own.
 void session::end() noexcept {
   PINFOLD_ASSERT(!ended_.load(std::memory_order_relaxed), "a session ends once");
   ended_.store(true, std::memory_order_release);
   const bool is_ours = descriptor_.is_this();  // checked while the thread that owns it exists
   if (started_) {
     invalidation::disable_early_unregister();
-    if (is_ours) {
-      stop_watching_all(descriptor_.number, maps_, reader_.pages().bell());
-      static_cast<void>(gets_quiet(quiet_limit_at_end));
-    }
-    reader_.stop_reading(!is_ours);
+    reader_.stop_reading();
   }
   if (is_ours) descriptor(descriptor_).close();
   if (started_) reader_.join();

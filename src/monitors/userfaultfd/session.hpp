@@ -44,7 +44,6 @@ class session {
   }
 
   static constexpr auto quiet_limit = std::chrono::milliseconds(invalidation::event_log::wait_limit_ms);
-  static constexpr auto quiet_limit_at_end = std::chrono::seconds(1);
   static constexpr int most_delays = 1000;
 
   invalidation::event_log& event_log_;

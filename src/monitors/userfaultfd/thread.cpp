@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/thread.hpp"
 
-#include "monitors/userfaultfd/maps.hpp"
 #include "os/check.hpp"
 #include "os/descriptor_table.hpp"
 #include "os/service_thread.hpp"
@@ -10,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -49,9 +47,8 @@ result<void> reader::start() noexcept {
 // Discards the bell, which is watched like any memory: madvise returns only after the thread has read the event. So the
 // thread ends for no other reason. In a program that locks all its memory (mlockall), the bell is locked, too, and
 // MADV_DONTNEED would fail without an event. Where a filter refuses the advice, the bell is mapped over.
-void reader::stop_reading(bool release) noexcept {
+void reader::stop_reading() noexcept {
   constexpr int dontneed_locked = 24;  // of Linux 5.18, which older headers lack
-  releases_.store(release, std::memory_order_release);
   stops_.store(true, std::memory_order_release);
   const range bell = pages_.bell();
   void* const at = reinterpret_cast<void*>(bell.begin);
@@ -81,6 +78,7 @@ int reader::unshare_descriptors() noexcept {
   ::prctl(PR_SET_NAME, "pinfold-uffd");
   if (const int native = os::keep_only({&uffd_, 1}); native != 0) return native;
   if (!descriptor_.is_this()) return EBADF;  // another thread has closed it, and may have got the number
+  here_ = open_own_memory();
   descriptor_.belong_to(thread_id_);
   return 0;
 }
@@ -91,19 +89,19 @@ void reader::run() noexcept {
     if (poll_events(uffd_) != 0) pause();
     read_and_publish();
   }
-  if (releases_.load(std::memory_order_acquire)) release_all();
+  release_all();
   static_cast<void>(stop_watching(uffd_, pages_.bell()));
   ::syscall(SYS_close, uffd_);  // before the thread ends, whose exit may have to wait for this
 }
 
-// The process's table of descriptors may have a copy that nothing can close, or a child: it would keep the memory
+// A table of descriptors that this process cannot reach, as a child's, may have a copy: it would keep the memory
 // watched, and nothing would read. Reads meanwhile, and until no caller waits, for a second at most.
 void reader::release_all() noexcept {
-  const auto opened = [](const char* path) {
-    return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-  };
-  const own_memory here{.maps = opened("/proc/thread-self/maps"), .pagemap = opened("/proc/thread-self/pagemap")};
-  for (std::uintptr_t at = 0; stop_watching_next(uffd_, here, pages_.bell(), at);) read_and_publish();
+  mapping_list all(here_.maps);
+  for (range one = all.next(); !one.empty(); one = all.next()) {
+    if (!one.contains(pages_.bell())) stop_watching_mapping(uffd_, here_.pagemap, one);
+    read_and_publish();
+  }
   constexpr auto limit = std::chrono::seconds(1);
   const auto until = std::chrono::steady_clock::now() + limit;
   while (traffic_on(uffd_) == traffic::some && std::chrono::steady_clock::now() < until) read_and_publish();

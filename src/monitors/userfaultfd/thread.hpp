@@ -6,6 +6,7 @@
 #include "invalidation/event_log.hpp"
 #include "invalidation/registered_filter.hpp"
 #include "monitors/userfaultfd/kernel.hpp"
+#include "monitors/userfaultfd/maps.hpp"
 #include "monitors/userfaultfd/pages.hpp"
 
 #include <atomic>
@@ -24,9 +25,8 @@ class reader {
   /// Starts the thread, to which the userfaultfd belongs from then on, and returns when it reads.
   [[nodiscard]] result<void> start() noexcept;
 
-  /// Only for the process that called `start`. Watched memory may be unmapped until this begins. With `release`, the
-  /// thread stops watching all memory before it ends: its table has the userfaultfd in any case.
-  void stop_reading(bool release) noexcept;
+  /// Only for the process that called `start`. The thread stops watching all memory before it ends.
+  void stop_reading() noexcept;
 
   /// Called after `stop_reading`, and after the userfaultfd was closed: a thread that ends may unmap watched memory
   /// when no thread reads any more.
@@ -38,8 +38,6 @@ class reader {
 
   /// Returns the kernel's number of the thread, after `start`.
   [[nodiscard]] pid_t thread_id() const noexcept { return thread_id_; }
-
-  [[nodiscard]] const own_pages& pages() const noexcept { return pages_; }
 
   /// Called when the thread has ended and the userfaultfd is closed.
   void give_back() noexcept { pages_.give_back(); }
@@ -65,7 +63,7 @@ class reader {
   pthread_t thread_{};
   pid_t thread_id_ = 0;
   std::atomic<int> started_{starting};  // then 0 or an errno
-  std::atomic<bool> releases_{false};   // once `rung_`
+  own_memory here_;                     // in the thread's own table
   std::atomic<bool> stops_{false};
   bool rung_ = false;  // used by the thread alone
   std::atomic<bool> failed_{false};
