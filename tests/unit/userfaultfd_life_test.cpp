@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which memory the userfaultfd monitor refuses to watch, whose memory it watches, and how it ends (R32, R33, R35, R37,
 // R38).
+#include "os/file.hpp"
 #include "os/procmap_query.hpp"
 #include "support/fixtures/userfaultfd_fixture.hpp"
 #include "support/host/privileges.hpp"
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <set>
 #include <string>
@@ -322,6 +324,7 @@ int unmap_beside_a_copy(B before, A after) {
 bool nothing() { return true; }
 bool close_all() { return ::syscall(SYS_close_range, 3U, ~0U, 0U) == 0; }
 bool refuse_queries() { return refuse_request(os::procmap_query_request, ENOTTY); }
+bool refuse_to_open() { return refuse_call(SYS_openat, EACCES); }
 
 // An ordinary user may not see which pages are watched.
 TEST_F(userfaultfd_monitor, R37_no_thread_of_an_ordinary_user_waits_after_the_monitor_ended) {
@@ -334,6 +337,19 @@ TEST_F(userfaultfd_monitor, R37_no_thread_of_an_ordinary_user_waits_after_the_mo
 TEST_F(userfaultfd_monitor, R37_no_thread_waits_after_the_monitor_ended_before_linux_6_11) {
   in.monitor.reset();
   child_process child([](line&) { return unmap_beside_a_copy(refuse_queries, nothing); });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST_F(userfaultfd_monitor, R37_no_thread_waits_after_the_monitor_ended_where_nothing_lists_the_mappings) {
+  const os::file without_device(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY)));
+  if (!without_device) GTEST_SKIP() << "userfaultfd needs its device here";
+  in.monitor.reset();
+  child_process child([](line&) {
+    if (const int failed = unmap_beside_a_copy(refuse_to_open, nothing); failed != 0) return failed;
+    const uffd_monitor another;
+    if (another.monitor) return 5;  // it would leave another thread that reads for good
+    return another.refusal.native == EACCES ? 0 : 6;
+  });
   EXPECT_EQ(child.reap(), 0);
 }
 

@@ -99,6 +99,7 @@ range mapping_list::next() noexcept {
   range found;
   if (!as_text_) {
     const int native = ask(maps_, at_, or_next, found);
+    complete_ = native == ENOENT;
     as_text_ = native != 0 && native != ENOENT;
   }
   if (as_text_) found = next_as_text();
@@ -126,6 +127,7 @@ std::uintptr_t mapping_list::address_before(char end) noexcept {
 int mapping_list::next_character() noexcept {
   if (used_ == held_) {
     const auto got = ::syscall(SYS_read, maps_, text_.data(), text_.size());
+    complete_ = got == 0;
     used_ = 0;
     held_ = got > 0 ? static_cast<std::size_t>(got) : 0;
   }

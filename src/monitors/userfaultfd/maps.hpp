@@ -43,6 +43,8 @@ class mapping_list {
 
   /// Returns the next mapping; an empty range behind the last one, and where the kernel does not list any more.
   [[nodiscard]] range next() noexcept;
+  /// Returns whether `next` has returned all mappings.
+  [[nodiscard]] bool is_complete() const noexcept { return complete_; }
 
  private:
   [[nodiscard]] range next_as_text() noexcept;
@@ -52,6 +54,7 @@ class mapping_list {
   int maps_;
   std::uintptr_t at_ = 0;
   bool as_text_ = false;
+  bool complete_ = false;
   std::array<char, 4096> text_{};
   std::size_t used_ = 0;
   std::size_t held_ = 0;

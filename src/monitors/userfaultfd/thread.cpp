@@ -3,6 +3,7 @@
 
 #include "os/check.hpp"
 #include "os/descriptor_table.hpp"
+#include "os/loaded_object.hpp"
 #include "os/service_thread.hpp"
 
 #include <algorithm>
@@ -14,6 +15,17 @@
 #include <sys/syscall.h>
 
 namespace pinfold::monitors::uffd {
+
+namespace {
+
+std::atomic<std::uint64_t> read_for_good_in{0};  // the process with such a thread
+
+void rest() noexcept {
+  constexpr timespec millisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
+  ::nanosleep(&millisecond, nullptr);
+}
+
+}  // namespace
 
 // A handler of a signal might allocate, so the thread has all of them blocked.
 int reader::create() noexcept {
@@ -36,7 +48,10 @@ result<void> reader::start() noexcept {
     if (native == 0) {
       started_.wait(starting, std::memory_order_acquire);
       native = started_.load(std::memory_order_acquire);
-      if (native == 0) return {};
+      if (native == 0) {
+        if (here_.maps < 0) static_cast<void>(os::stay_loaded());  // `join` may run when the program unloads it
+        return {};
+      }
       ::pthread_join(thread_, nullptr);
     }
     static_cast<void>(stop_watching(uffd_, pages_.bell()));
@@ -57,7 +72,16 @@ void reader::stop_reading() noexcept {
     fail();
 }
 
-void reader::join() noexcept { ::pthread_join(thread_, nullptr); }
+void reader::join() noexcept {
+  outcome_.wait(undecided, std::memory_order_acquire);
+  if (outcome_.load(std::memory_order_acquire) == ends) {
+    ::pthread_join(thread_, nullptr);
+    return;
+  }
+  static_cast<void>(os::stay_loaded());
+  ::pthread_detach(thread_);
+  read_for_good_in.store(event_log_.process(), std::memory_order_release);
+}
 
 void reader::fail() noexcept {
   failed_.store(true, std::memory_order_release);
@@ -79,6 +103,8 @@ int reader::unshare_descriptors() noexcept {
   if (const int native = os::keep_only({&uffd_, 1}); native != 0) return native;
   if (!descriptor_.is_this()) return EBADF;  // another thread has closed it, and may have got the number
   here_ = open_own_memory();
+  const int native = here_.maps < 0 ? errno : 0;
+  if (native != 0 && read_for_good_in.load(std::memory_order_acquire) == event_log_.process()) return native;
   descriptor_.belong_to(thread_id_);
   return 0;
 }
@@ -89,14 +115,19 @@ void reader::run() noexcept {
     if (poll_events(uffd_) != 0) pause();
     read_and_publish();
   }
-  release_all();
-  static_cast<void>(stop_watching(uffd_, pages_.bell()));
-  ::syscall(SYS_close, uffd_);  // before the thread ends, whose exit may have to wait for this
+  const int uffd = uffd_;
+  const bool released = release_all();
+  static_cast<void>(stop_watching(uffd, pages_.bell()));
+  if (released) ::syscall(SYS_close, uffd);  // before the thread ends, whose exit may have to wait for this
+  outcome_.store(released ? ends : stays, std::memory_order_release);
+  outcome_.notify_one();
+  if (!released) read_for_good(uffd);
 }
 
 // A table of descriptors that this process cannot reach, as a child's, may have a copy: it would keep the memory
-// watched, and nothing would read. Reads meanwhile, and until no caller waits, for a second at most.
-void reader::release_all() noexcept {
+// watched, and nothing would read. Reads meanwhile, and until no caller waits, for a second at most. Returns false if
+// memory may be watched still.
+bool reader::release_all() noexcept {
   mapping_list all(here_.maps);
   for (range one = all.next(); !one.empty(); one = all.next()) {
     if (!one.contains(pages_.bell())) stop_watching_mapping(uffd_, here_.pagemap, one);
@@ -105,6 +136,16 @@ void reader::release_all() noexcept {
   constexpr auto limit = std::chrono::seconds(1);
   const auto until = std::chrono::steady_clock::now() + limit;
   while (traffic_on(uffd_) == traffic::some && std::chrono::steady_clock::now() < until) read_and_publish();
+  return all.is_complete();
+}
+
+void reader::read_for_good(int uffd) noexcept {
+  for (;;) {
+    const bool polled = poll_events(uffd) == 0;
+    const event seen = read_event(uffd);
+    if (!seen.awaited.empty()) let_go_on(uffd, seen.awaited);
+    if (!polled || (seen.native != 0 && seen.native != EAGAIN && seen.native != EINTR)) rest();
+  }
 }
 
 // One number, one read, one event. The kernel releases the event's caller within the read, so from then on that caller
@@ -135,8 +176,7 @@ range reader::lost_by(const event& seen) const noexcept {
 
 void reader::pause() noexcept {
   if (!failed()) fail();
-  constexpr timespec millisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
-  ::nanosleep(&millisecond, nullptr);
+  rest();
   rung_ = rung_ || stops_.load(std::memory_order_acquire);  // an event that cannot be read rings no bell
 }
 

@@ -25,7 +25,8 @@ class reader {
   /// Starts the thread, to which the userfaultfd belongs from then on, and returns when it reads.
   [[nodiscard]] result<void> start() noexcept;
 
-  /// Only for the process that called `start`. The thread stops watching all memory before it ends.
+  /// Only for the process that called `start`. The thread stops watching all memory before it ends. Where it cannot
+  /// list the mappings, it reads for good, without this object: a process has at most one such thread.
   void stop_reading() noexcept;
 
   /// Called after `stop_reading`, and after the userfaultfd was closed: a thread that ends may unmap watched memory
@@ -39,21 +40,27 @@ class reader {
   /// Returns the kernel's number of the thread, after `start`.
   [[nodiscard]] pid_t thread_id() const noexcept { return thread_id_; }
 
-  /// Called when the thread has ended and the userfaultfd is closed.
-  void give_back() noexcept { pages_.give_back(); }
+  /// Called when the thread is joined and the userfaultfd is closed.
+  void give_back() noexcept {
+    if (outcome_.load(std::memory_order_relaxed) != stays) pages_.give_back();
+  }
 
  private:
   static void* main(void* self) noexcept;
   [[nodiscard]] int create() noexcept;
   [[nodiscard]] int unshare_descriptors() noexcept;
   void run() noexcept;
-  void release_all() noexcept;
+  [[nodiscard]] bool release_all() noexcept;
+  [[noreturn]] static void read_for_good(int uffd) noexcept;
   void read_and_publish() noexcept;
   void publish(std::uint64_t reserved, const event& seen) noexcept;
   [[nodiscard]] range lost_by(const event& seen) const noexcept;
   void pause() noexcept;
 
   static constexpr int starting = -1;
+  static constexpr int undecided = 0;
+  static constexpr int ends = 1;
+  static constexpr int stays = 2;
 
   invalidation::event_log& event_log_;
   invalidation::registered_filter& watched_;
@@ -64,6 +71,7 @@ class reader {
   pid_t thread_id_ = 0;
   std::atomic<int> started_{starting};  // then 0 or an errno
   own_memory here_;                     // in the thread's own table
+  std::atomic<int> outcome_{undecided};
   std::atomic<bool> stops_{false};
   bool rung_ = false;  // used by the thread alone
   std::atomic<bool> failed_{false};

@@ -36,7 +36,9 @@ namespace pinfold::monitors {
 /// - REMAP: the memory at the source is gone, and the memory at the destination is replaced: both are published.
 ///
 /// The monitor's thread never allocates, frees, or takes a lock. It runs on a stack of its own and has its own table of
-/// descriptors: a program that closes all its descriptors cannot stop the thread, so callers are always released.
+/// descriptors: a program that closes all its descriptors cannot stop the thread, so callers are always released. Where
+/// the thread cannot read the process's maps in /proc, it goes on reading when the monitor has ended, because memory
+/// may be watched still, and the process gets no other such monitor.
 ///
 /// `watch` extends to whole mappings if the kernel reports their bounds (Linux 6.11), so that they are not split. Its
 /// errors: `invalid_range` if nothing is mapped, `unsupported` if the kernel cannot watch or another userfaultfd
