@@ -371,6 +371,53 @@ TEST_F(userfaultfd_monitor, R35_no_thread_waits_after_one_with_descriptors_of_it
   EXPECT_EQ(child.reap(), 0);
 }
 
+int descriptors_of_this_thread() {
+  const std::filesystem::directory_iterator all("/proc/thread-self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
+// The tables are alike, so each new userfaultfd gets the number that the earlier one has in the other table.
+TEST_F(userfaultfd_monitor, R35_threads_with_descriptors_of_their_own_restart_it_in_turn) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    ::alarm(60);
+    std::atomic<int> turn{0};
+    invalidation::monitor* started = nullptr;
+    int more = 0;
+    std::thread other([&] {
+      if (::unshare(CLONE_FILES) != 0) more = 1000;
+      turn = 1;
+      int before = 0;
+      for (int i = 0; i < 20; ++i) {
+        while (turn % 2 != 0) ::sched_yield();
+        static_cast<void>(started->ensure_works());
+        if (i == 1) before = descriptors_of_this_thread();
+        ++turn;
+      }
+      more += descriptors_of_this_thread() - before;
+    });
+    while (turn != 1) ::sched_yield();
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor) return 1;
+    started = own.monitor.get();
+    int before = 0;
+    for (int i = 0; i < 20; ++i) {
+      ++turn;
+      while (turn % 2 == 0) ::sched_yield();
+      if (own->watch(memory.all())) return 2;  // by the earlier userfaultfd, whose events no thread reads
+      static_cast<void>(own->ensure_works());
+      if (i == 1) before = descriptors_of_this_thread();
+    }
+    other.join();
+    if (more != 0) return 3;
+    if (descriptors_of_this_thread() != before) return 4;
+    if (!own->watch(memory.all())) return 5;
+    return ::munmap(memory.at(), page) == 0 ? 0 : 6;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
 TEST_F(userfaultfd_monitor, R35_no_thread_waits_where_a_child_has_a_copy_of_what_the_program_closed) {
   in.monitor.reset();
   child_process child([](line&) { return unmap_beside_a_copy(nothing, close_all); });

@@ -84,10 +84,18 @@ void descriptor::belong_to(pid_t thread) noexcept {
 }
 
 bool descriptor::is_this() const noexcept {
-  if (owner != 0) {
-    f_owner_ex noted{};
-    return ::fcntl(number, F_GETOWN_EX, &noted) == 0 && noted.type == F_OWNER_TID && noted.pid == owner;
-  }
+  if (owner == 0) return looks_like_this();
+  f_owner_ex noted{};
+  return ::fcntl(number, F_GETOWN_EX, &noted) == 0 && noted.type == F_OWNER_TID && noted.pid == owner;
+}
+
+// The kernel reports no owner once that thread has ended.
+bool descriptor::is_this_or_left() const noexcept {
+  f_owner_ex noted{};
+  return looks_like_this() && ::fcntl(number, F_GETOWN_EX, &noted) == 0 && (noted.pid == 0 || noted.pid == owner);
+}
+
+bool descriptor::looks_like_this() const noexcept {
   struct stat seen{};
   const bool same_inode = number >= 0 && ::fstat(number, &seen) == 0 && seen.st_ino == inode && seen.st_dev == device;
   return same_inode && (!marked || ::fcntl(number, F_GETSIG) == mark_signal);

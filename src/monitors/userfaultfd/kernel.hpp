@@ -35,9 +35,15 @@ struct descriptor {
   /// Returns whether the number refers to this open file. Makes one system call if it belongs to a thread.
   [[nodiscard]] bool is_this() const noexcept;
 
+  /// Returns whether the number refers to this open file, or to one like it whose thread has ended.
+  [[nodiscard]] bool is_this_or_left() const noexcept;
+
   /// Closes the number unless inode and signal show that it is another file by now: also in a child, and after the end
   /// of that thread.
   void close() noexcept;
+
+ private:
+  [[nodiscard]] bool looks_like_this() const noexcept;
 };
 
 /// Opens a userfaultfd that sends events and never faults.

@@ -47,8 +47,11 @@ result<void> session::start() noexcept {
 // program may have closed it, or the thread has a table of its own.
 void session::end() noexcept {
   PINFOLD_ASSERT(!ended_.load(std::memory_order_relaxed), "a session ends once");
-  ended_.store(true, std::memory_order_release);
+  ended_.store(true, std::memory_order_seq_cst);
+  const auto until = steady_clock::now() + watching_limit_at_end;
+  while (watching_.load(std::memory_order_seq_cst) != 0 && steady_clock::now() < until) ::sched_yield();
   const bool is_ours = descriptor_.is_this();  // checked while the thread that owns it exists
+  left_ = !is_ours;
   if (started_) {
     invalidation::disable_early_unregister();
     reader_.stop_reading();
@@ -60,6 +63,16 @@ void session::end() noexcept {
   if (kept_) forget_for_children();
 }
 
+bool session::close_left() noexcept {
+  PINFOLD_ASSERT(ended_.load(std::memory_order_relaxed), "a session in use leaves nothing");
+  if (!left_) return false;
+  left_ = !descriptor_.is_this_or_left();
+  if (left_) return true;
+  descriptor(descriptor_).close();
+  descriptor(maps_).close();
+  return false;
+}
+
 const char* session::trouble() const noexcept {
   if (ended_.load(std::memory_order_acquire)) return "the monitor has ended";
   if (reader_.failed()) return "cannot read the events of userfaultfd";
@@ -68,16 +81,36 @@ const char* session::trouble() const noexcept {
   return complete ? nullptr : "the program closed the userfaultfd descriptor";
 }
 
+// `end` waits for the threads that are counted before they look at `ended_`.
 result<void> session::watch(const range& pages) noexcept {
+  watching_.fetch_add(1, std::memory_order_seq_cst);
+  auto done = watch_counted(pages);
+  watching_.fetch_sub(1, std::memory_order_release);
+  return done;
+}
+
+// Memory that another session's userfaultfd watched would have no thread that reads its events: in this thread's table
+// of descriptors, that session may have left the number. The same holds for a thread that was here for so long that
+// `end` did not wait.
+result<void> session::watch_counted(const range& pages) noexcept {
   if (has_failed()) return fail(errc::closed, "the userfaultfd monitor has failed");
   const auto under = mappings_under(maps_, pages);
   if (under.known ? !under.whole : !is_mapped(pages)) return fail(errc::invalid_range, "the memory is not mapped");
-  int native = start_watching(descriptor_.number, under.all);
-  if (native != 0 && under.all != pages)  // the mappings around the pages may have changed
-    native = start_watching(descriptor_.number, pages);
-  if (native == 0) return {};
+  if (!descriptor_.is_this()) {
+    lose_descriptor();
+    return fail(errc::closed, "the program closed the userfaultfd descriptor");
+  }
+  range watched = under.all;
+  int native = start_watching(descriptor_.number, watched);
+  if (native != 0 && watched != pages) {  // the mappings around the pages may have changed
+    watched = pages;
+    native = start_watching(descriptor_.number, watched);
+  }
   if (native == EBADF || native == ENOTTY) lose_descriptor();
-  return watch_refused(native);
+  if (native != 0) return watch_refused(native);
+  if (!ended_.load(std::memory_order_seq_cst)) return {};
+  if (descriptor_.is_this_or_left()) static_cast<void>(stop_watching(descriptor_.number, watched));
+  return fail(errc::closed, "the userfaultfd monitor has ended");
 }
 
 void session::wait_for_events() noexcept {

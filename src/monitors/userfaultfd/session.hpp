@@ -26,8 +26,13 @@ class session {
 
   [[nodiscard]] result<void> start() noexcept;
 
-  /// Releases all memory from the watch and joins the thread. Only for the process that called `start`.
+  /// Waits until no thread is in `watch`, for a second at most, releases all memory from the watch, and joins the
+  /// thread. Only for the process that called `start`.
   void end() noexcept;
+
+  /// Called after `end`. Closes the descriptors if `end` was called with another table of descriptors than this
+  /// thread's. Returns whether there may be some in yet another table.
+  [[nodiscard]] bool close_left() noexcept;
 
   /// Returns a constant text: why no entry may be kept because of this session; null while it works. Two system calls.
   [[nodiscard]] const char* trouble() const noexcept;
@@ -37,13 +42,15 @@ class session {
   void wait_for_events() noexcept;
 
  private:
+  [[nodiscard]] result<void> watch_counted(const range& pages) noexcept;
   [[nodiscard]] bool gets_quiet(std::chrono::milliseconds at_most) noexcept;
   void lose_descriptor() noexcept;
   [[nodiscard]] bool has_failed() const noexcept {
-    return reader_.failed() || lost_.load(std::memory_order_acquire) || ended_.load(std::memory_order_acquire);
+    return reader_.failed() || lost_.load(std::memory_order_acquire) || ended_.load(std::memory_order_seq_cst);
   }
 
   static constexpr auto quiet_limit = std::chrono::milliseconds(invalidation::event_log::wait_limit_ms);
+  static constexpr auto watching_limit_at_end = std::chrono::seconds(1);
   static constexpr int most_delays = 1000;
 
   invalidation::event_log& event_log_;
@@ -53,6 +60,8 @@ class session {
   std::atomic<int> delays_{0};     // in a row
   std::atomic<bool> lost_{false};  // the number refers to another file, or to none
   std::atomic<bool> ended_{false};
+  std::atomic<int> watching_{0};  // threads in `watch`
+  bool left_ = false;             // since `end`
   bool kept_ = false;
   bool started_ = false;
 };

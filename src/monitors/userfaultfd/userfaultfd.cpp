@@ -25,7 +25,7 @@ class userfaultfd_monitor final : public invalidation::monitor {
   userfaultfd_monitor(const userfaultfd_monitor&) = delete;
   userfaultfd_monitor& operator=(const userfaultfd_monitor&) = delete;
   ~userfaultfd_monitor() override {
-    if (here() && running_) now_.load(std::memory_order_relaxed)->one.end();
+    if (here()) end();
     for (auto* each = now_.load(std::memory_order_relaxed); each != nullptr;) delete std::exchange(each, each->before);
   }
 
@@ -59,6 +59,8 @@ class userfaultfd_monitor final : public invalidation::monitor {
     session one;
     link* before;
   };
+
+  void end() noexcept;
 
   // Returns whether this process made the monitor: a child's event log has another number, or does not exist.
   [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
@@ -96,9 +98,19 @@ result<void> userfaultfd_monitor::start() noexcept {
   return {};
 }
 
+// Threads with tables of descriptors of their own end each other's sessions, and each leaves the descriptors in the
+// other's table. So a table has those of one session at most, and `most` tables are known.
+void userfaultfd_monitor::end() noexcept {
+  if (std::exchange(running_, false)) current().end();
+  constexpr int most = 64;
+  int left = 0;
+  for (auto* each = now_.load(std::memory_order_relaxed); each != nullptr && left < most; each = each->before)
+    left += each->one.close_left() ? 1 : 0;
+}
+
 bool userfaultfd_monitor::restart() noexcept {
   if (!here()) return false;
-  if (std::exchange(running_, false)) current().end();
+  end();
   const auto done = start();
   refusal_.store(done ? nullptr : done.error().message, std::memory_order_release);
   return done.has_value();
