@@ -9,7 +9,10 @@
 
 namespace pinfold::monitors {
 
-text_lock::text_lock() noexcept : file_(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC)) {
+// Of the files there that only this process can open, the one that it can open after setuid(2), too. On some kernels it
+// cannot be opened once the main thread has ended.
+text_lock::text_lock() noexcept : file_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {
+  if (!file_) file_ = os::file(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC));
   using std::chrono::steady_clock;
   constexpr std::chrono::seconds longest{1};
   const auto until = steady_clock::now() + longest;

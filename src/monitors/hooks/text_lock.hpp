@@ -5,9 +5,9 @@
 
 namespace pinfold::monitors {
 
-/// Held while libc's code is changed, because each copy makes pages writable and read-only again. A lock on a file that
-/// only this process has: its own entry in /proc. The constructor waits for other copies for at most a second, and
-/// continues without the lock if there is no /proc. Not for hooks: makes system calls.
+/// Held while libc's code is changed, because each copy makes pages writable and read-only again. A lock on a file of
+/// this process's in /proc that other users cannot open. The constructor waits for other copies for at most a second,
+/// and continues without the lock if there is no /proc. Not for hooks: makes system calls.
 class text_lock {
  public:
   text_lock() noexcept;
