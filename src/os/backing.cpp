@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "os/backing.hpp"
 
+#include "os/file.hpp"
 #include "os/loaded_object.hpp"
 #include "os/procmap.hpp"
 
@@ -15,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 namespace pinfold::detail {
 
@@ -38,12 +38,10 @@ bool is_anonymous_huge_memory(const procmap& here, std::string_view path) noexce
   constexpr unsigned size_shift = 26;  // MFD_HUGE_SHIFT
   if (here.shared || here.page_bytes == 0 || !path.starts_with("/anon_hugepage")) return false;
   const auto size = static_cast<unsigned>(std::countr_zero(here.page_bytes));
-  const int same_mount = ::memfd_create("pinfold", MFD_CLOEXEC | MFD_HUGETLB | size << size_shift);
+  const os::file same_mount(::memfd_create("pinfold", MFD_CLOEXEC | MFD_HUGETLB | size << size_shift));
   struct stat seen{};
-  const bool same = same_mount >= 0 && ::fstat(same_mount, &seen) == 0 && major(seen.st_dev) == here.device_major &&
-                    minor(seen.st_dev) == here.device_minor;
-  if (same_mount >= 0) ::close(same_mount);
-  return same;
+  return same_mount && ::fstat(same_mount.number(), &seen) == 0 && major(seen.st_dev) == here.device_major &&
+         minor(seen.st_dev) == here.device_minor;
 }
 
 // A System V segment's inode is its id, and the first id is 0, so the inode alone proves nothing.

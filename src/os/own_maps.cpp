@@ -9,7 +9,6 @@
 #include <new>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace pinfold::detail {
 
@@ -73,12 +72,8 @@ int kept_or_none() noexcept {
 
 own_maps::own_maps() noexcept : descriptor_(kept_or_none()) {
   if (descriptor_ >= 0) return;
-  kept_ = false;
-  descriptor_ = open_maps();
-}
-
-own_maps::~own_maps() {
-  if (!kept_ && descriptor_ >= 0) ::close(descriptor_);
+  opened_ = os::file(open_maps());
+  descriptor_ = opened_.number();
 }
 
 }  // namespace pinfold::detail

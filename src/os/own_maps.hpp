@@ -3,6 +3,8 @@
 /// The list of this process's mappings, open.
 #pragma once
 
+#include "os/file.hpp"
+
 namespace pinfold::detail {
 
 /// The maps of this process, by /proc/thread-self: the files below /proc/self are those of the main thread, and once
@@ -14,13 +16,12 @@ class own_maps {
   own_maps() noexcept;
   own_maps(const own_maps&) = delete;
   own_maps& operator=(const own_maps&) = delete;
-  ~own_maps();
 
   /// Returns the descriptor; negative if there is none.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
-  bool kept_ = true;  // the descriptor is shared: this object must not close it
+  os::file opened_;  // where the descriptor is not shared
   int descriptor_;
 };
 

@@ -2,6 +2,7 @@
 #include "pools/pages.hpp"
 
 #include "os/check.hpp"
+#include "os/file.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <algorithm>
@@ -37,8 +38,8 @@ void* at(std::uintptr_t address) noexcept { return reinterpret_cast<void*>(addre
 // Returns 1 if all of it lies in huge pages, 0 if not, and -1 if the kernel cannot tell.
 int all_huge(const range& memory) noexcept {
   const detail::no_cancellation whole;
-  const int map = ::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
-  if (map < 0) return -1;
+  const os::file map(::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
+  if (!map) return -1;
   page_region found{};
   pagemap_scan scan{};
   scan.size = sizeof scan;
@@ -47,8 +48,7 @@ int all_huge(const range& memory) noexcept {
   scan.vec = reinterpret_cast<std::uintptr_t>(&found);
   scan.vec_len = 1;
   scan.category_mask = scan.return_mask = page_is_huge;
-  const int regions = ::ioctl(map, pagemap_scan_request, &scan);
-  ::close(map);
+  const int regions = ::ioctl(map.number(), pagemap_scan_request, &scan);
   if (regions < 0) return -1;
   return regions == 1 && found.start == memory.begin && found.end == memory.end ? 1 : 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What pinfold knows of the mappings under a range, and the descriptor that it keeps open for the query (R24).
+#include "os/own_maps.hpp"
 #include "support/host/process_limits.hpp"
 #include "support/processes/child_process.hpp"
 
@@ -168,6 +169,25 @@ void close_it_again_and_again() {
 }
 
 TEST_F(pages, query_works_while_the_program_keeps_closing_descriptors) { in_child(close_it_again_and_again); }
+
+void reuse_the_number_of_one_query() {
+  const two_pages memory;
+  for (int i = 0; i < 20; ++i) {  // by now nothing stays open
+    for (const int number : open_maps()) ::close(number);
+    ASSERT_TRUE(memory.seen_as_one());
+  }
+  const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  int number = -1;
+  {
+    const detail::own_maps maps;
+    number = maps.descriptor();
+    ASSERT_EQ(::dup2(other, number), number);
+  }
+  EXPECT_EQ(::close(number), 0) << "it was closed behind our back";
+  ::close(other);
+}
+
+TEST_F(pages, reused_number_of_one_query_is_not_closed) { in_child(reuse_the_number_of_one_query); }
 
 TEST_F(pages, query_works_without_a_free_descriptor) {
   two_pages memory;

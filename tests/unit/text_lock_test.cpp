@@ -2,6 +2,7 @@
 // The lock that copies of the library in one process hold while they change libc's code (R38).
 #include "monitors/hooks/text_lock.hpp"
 #include "support/host/privileges.hpp"
+#include "support/host/process_limits.hpp"
 #include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
@@ -53,6 +54,17 @@ TEST(text_lock, other_users_cannot_take_it) {
   ASSERT_TRUE(other.talk().receive<int>());
   EXPECT_LT(time_to_lock(), 500ms);
   EXPECT_EQ(other.finish(), 0);
+}
+
+TEST(text_lock, reused_number_is_not_closed) {
+  const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const auto number = static_cast<int>(lowest_free_descriptor());
+  {
+    const monitors::text_lock held;
+    ASSERT_EQ(::dup2(other, number), number);
+  }
+  EXPECT_EQ(::close(number), 0) << "it was closed behind our back";
+  ::close(other);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/code_scan/executable_memory.hpp"
 
+#include "os/file.hpp"
+
 #include <array>
 #include <charconv>
 #include <fcntl.h>
@@ -121,10 +123,9 @@ std::vector<code_region> executable_memory_in(std::string_view maps) {
 }
 
 std::optional<std::vector<code_region>> executable_memory() {
-  const int maps = ::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
-  if (maps < 0) return std::nullopt;
-  const auto text = read_all(maps);
-  ::close(maps);
+  const os::file maps(::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC));
+  if (!maps) return std::nullopt;
+  const auto text = read_all(maps.number());
   if (text.empty()) return std::nullopt;
   return executable_memory_in(text);
 }

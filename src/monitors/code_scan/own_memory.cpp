@@ -2,6 +2,7 @@
 #include "monitors/code_scan/own_memory.hpp"
 
 #include "os/check.hpp"
+#include "os/file.hpp"
 
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -13,11 +14,8 @@ namespace {
 
 // Reads through the file where a seccomp filter refuses process_vm_readv.
 bool read_from_file(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
-  const int memory = ::open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
-  if (memory < 0) return false;
-  const auto done = ::pread(memory, into, bytes, static_cast<off_t>(at));
-  ::close(memory);
-  return done == static_cast<ssize_t>(bytes);
+  const os::file memory(::open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC));
+  return memory && ::pread(memory.number(), into, bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
 }
 
 }  // namespace

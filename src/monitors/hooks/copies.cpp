@@ -3,6 +3,7 @@
 
 #include "monitors/hooks/image.hpp"
 #include "os/check.hpp"
+#include "os/file.hpp"
 #include "os/loaded_object.hpp"
 
 #include <algorithm>
@@ -47,11 +48,11 @@ std::uintptr_t begin_of_a_libc(std::string_view line) noexcept {
 /// Calls `each` for the lines of /proc/thread-self/maps, without heap memory. Longer lines are cut off.
 template <class F>
 result<void> for_each_mapping(F&& each) noexcept {
-  const int file = ::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return fail_errno(errc::unsupported, errno, "cannot search for copies of libc without /proc");
+  const os::file file(::open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC));
+  if (!file) return fail_errno(errc::unsupported, errno, "cannot search for copies of libc without /proc");
   std::array<char, 8192> buffer{};
   std::size_t held = 0;
-  for (ssize_t got = 0; (got = ::read(file, buffer.data() + held, buffer.size() - held)) > 0;) {
+  for (ssize_t got = 0; (got = ::read(file.number(), buffer.data() + held, buffer.size() - held)) > 0;) {
     held += static_cast<std::size_t>(got);
     PINFOLD_ASSERT(held <= buffer.size(), "the kernel fills no more than the buffer");
     std::string_view left(buffer.data(), held);
@@ -62,7 +63,6 @@ result<void> for_each_mapping(F&& each) noexcept {
     held = left.size() == buffer.size() ? 0 : left.size();
     std::memmove(buffer.data(), left.data(), held);
   }
-  ::close(file);
   return {};
 }
 

@@ -2,6 +2,7 @@
 #include "monitors/hooks/linker.hpp"
 
 #include "os/check.hpp"
+#include "os/file.hpp"
 
 #if defined(__x86_64__)
 
@@ -24,13 +25,13 @@ class code_in_file {
  public:
   code_in_file(const char* file, std::size_t offset, const x86_64::text& code) noexcept {
     constexpr std::size_t page = 4096;
-    const int opened = ::open(file, O_RDONLY | O_CLOEXEC);
-    if (opened < 0) return;
+    const os::file opened(::open(file, O_RDONLY | O_CLOEXEC));
+    if (!opened) return;
     before_ = offset % page;
     bytes_ = before_ + code.bytes.size();
-    void* const got = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, opened, static_cast<off_t>(offset - before_));
-    const auto end = ::lseek(opened, 0, SEEK_END);
-    ::close(opened);
+    const auto start = static_cast<off_t>(offset - before_);
+    void* const got = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, opened.number(), start);
+    const auto end = ::lseek(opened.number(), 0, SEEK_END);
     if (got == MAP_FAILED) return;
     mapped_ = static_cast<const std::uint8_t*>(got);
     if (end >= 0 && static_cast<std::size_t>(end) >= offset + code.bytes.size()) size_ = code.bytes.size();

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 namespace pinfold::monitors {
 
@@ -16,14 +15,12 @@ text_lock::text_lock() noexcept : file_(::open("/proc/self/maps", O_RDONLY | O_C
   using std::chrono::steady_clock;
   constexpr std::chrono::seconds longest{1};
   const auto until = steady_clock::now() + longest;
-  while (file_ >= 0 && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && steady_clock::now() < until) ::sched_yield();
+  while (file_ && ::flock(file_.number(), LOCK_EX | LOCK_NB) != 0 && steady_clock::now() < until) ::sched_yield();
 }
 
 // Unlocks explicitly: a child forked meanwhile has the same open file, so closing it does not release the lock.
 text_lock::~text_lock() {
-  if (file_ < 0) return;
-  ::flock(file_, LOCK_UN);
-  ::close(file_);
+  if (file_.still_there()) ::flock(file_.number(), LOCK_UN);
 }
 
 }  // namespace pinfold::monitors

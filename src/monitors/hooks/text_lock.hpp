@@ -3,6 +3,8 @@
 /// Mutual exclusion between copies of this library in one process, which share no variable.
 #pragma once
 
+#include "os/file.hpp"
+
 namespace pinfold::monitors {
 
 /// Held while libc's code is changed, because each copy makes pages writable and read-only again. A lock on a file of
@@ -16,7 +18,7 @@ class text_lock {
   ~text_lock();
 
  private:
-  int file_;
+  os::file file_;
 };
 
 }  // namespace pinfold::monitors

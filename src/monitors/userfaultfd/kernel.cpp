@@ -113,11 +113,8 @@ namespace {
 // access.
 int open_by_device(int flags) noexcept {
   constexpr unsigned long make_new = _IO(0xAA, 0);
-  const int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-  if (device < 0) return -1;
-  const int made = ::ioctl(device, make_new, flags);
-  ::close(device);
-  return made;
+  const os::file device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+  return device ? ::ioctl(device.number(), make_new, flags) : -1;
 }
 
 // Only faults in the kernel need privileges, and this userfaultfd handles no faults.
