@@ -11,7 +11,7 @@ from typing import Any, Callable, Self
 from pinfold import dlpack
 from pinfold._callbacks import callback, finish, in_callback, serve
 from pinfold._library import ffi, lib, text_of
-from pinfold._owned import Owner
+from pinfold._owned import Owner, free_refused, refused
 from pinfold.constants import Code
 from pinfold.errors import Error, check, last_failure
 from pinfold.options import Options, withdraw
@@ -40,19 +40,21 @@ class State:
         return not self.calls
 
 
-def _end(state: State) -> None:
+def _end(state: State) -> int:
     """Destroys a cache that was collected, or that is left at the end of the process: no callback may run after the
     interpreter has ended. Imported memory that only views use stays mapped, since they may be used until then."""
     state.ended = True
     if not state.wait_for_calls(time.monotonic() + _SECONDS_FOR_THREADS_AT_EXIT):
-        return
+        return 0
     if state.views and not state.calls_python:
-        return
+        return 0
     while state.leased:
         lib.pinfold_release(state.leased.pop())
     pointer, state.pointer = state.pointer, ffi.NULL
-    if pointer != ffi.NULL:
-        lib.pinfold_destroy(pointer)
+    code: int = lib.pinfold_destroy(pointer) if pointer != ffi.NULL else 0
+    if code == Code.IN_USE_CONFLICT:
+        state.pointer = pointer
+    return code
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ class BaseCache(Owner):
         if state.inherited:
             state.ended = True
             return
+        free_refused()
         self._refuse_views()
         state.ended = True
         try:
@@ -207,6 +210,8 @@ class BaseCache(Owner):
 
     def _call(self, function: Any, *given: Any) -> int:
         """Calls a function of the library with the cache, which cannot end meanwhile."""
+        if refused:
+            free_refused()
         state = self._state
         thread = threading.get_ident()
         state.calls.append(thread)

@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import os
 import weakref
 from typing import Any, Callable
+
+from pinfold._callbacks import in_callback
+from pinfold.constants import Code
 
 
 class Owner:
     """Owns one object of the library. `_free` frees it, once."""
 
     def _own(self, free: Callable[..., Any], *what: Any, at_exit: bool = False) -> None:
-        self._free = weakref.finalize(self, free, *what)
+        """`free` returns IN_USE_CONFLICT if the library refused and did nothing."""
+        self._free = weakref.finalize(self, functools.partial(_free, free), *what)
         self._free.atexit = at_exit
         _owners.add(self)
 
@@ -23,8 +29,37 @@ class Owner:
 
 _owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 
+# The library refuses to free an object in a callback of its cache, and a cache before its streams of chunks.
+refused: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()
+
+
+def _free(free: Callable[..., Any], *what: Any) -> None:
+    """Frees an object, now or later. The collector may call it in any callback."""
+    if free(*what) == Code.IN_USE_CONFLICT:
+        refused.append((free, what))
+    free_refused()
+
+
+def free_refused() -> None:
+    """Frees what the library has refused to free, unless this is a callback."""
+    again = 0
+    while again < len(refused) and not in_callback():
+        try:
+            free, what = refused.popleft()
+        except IndexError:
+            return  # another thread was first
+        again += 1
+        if free(*what) == Code.IN_USE_CONFLICT:
+            refused.append((free, what))
+        else:
+            again = 0
+
+
+weakref.finalize(Owner, free_refused)  # the last at the end of the process, since it is the oldest
+
 
 def _leave_all_to_parent() -> None:
+    refused.clear()
     for owner in _owners:
         owner._leave_to_parent()
 

@@ -65,7 +65,7 @@ class Background(Held, Owner):
         how.prefault, how.bytes_per_second, how.first_piece_bytes = prefault, bytes_per_second, first_piece_bytes
         how.progress, how.self = self._told.function(), handle
         made = ffi.new("pinfold_background **")
-        self._own(_end, made, self._told, serve((request, handle, self._buffers)), at_exit=True)
+        self._own(_collected, made, self._told, serve((request, handle, self._buffers)), at_exit=True)
         try:
             if cache._call(lib.pinfold_register_in_background, ranges, len(self._buffers), wanted, how, made):
                 raise last_failure(self._call.raised)
@@ -206,4 +206,13 @@ def _end(made: Any, told: Progress, used: Any) -> int:
     code: int = lib.pinfold_background_end(made[0])
     if code not in (Code.TIMED_OUT, Code.IN_USE_CONFLICT) and not called_by_its_thread:
         finish(used)
+    return code
+
+
+def _collected(made: Any, told: Progress, used: Any) -> int:
+    """As `_end`, but returns only the code of a refusal: that of a failed close may be the same."""
+    code: int = lib.pinfold_background_acquire(made[0], ffi.NULL, 0, ffi.new("pinfold_large **"))  # acquires nothing
+    if code != Code.IN_USE_CONFLICT:
+        _end(made, told, used)
+        return 0
     return code

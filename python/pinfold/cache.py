@@ -11,6 +11,7 @@ from pinfold._cache import BaseCache, closed
 from pinfold._callbacks import Call
 from pinfold._library import ffi, lib, load
 from pinfold._memory import locked
+from pinfold._owned import free_refused, refused
 from pinfold.background import Background
 from pinfold.batch import Batch
 from pinfold.chunks import Chunks
@@ -218,6 +219,8 @@ class Cache(BaseCache):
         check(self._call(lib.pinfold_unpersist, ffi.cast("void *", address), nbytes))
 
     def _acquire(self, pointer: Any, nbytes: int, access: int, buffer: object) -> Lease:
+        if refused:
+            free_refused()
         state = self._state
         thread = _get_ident()
         state.calls.append(thread)  # as in _call, without a call: this is the hot path

@@ -121,9 +121,11 @@ class _Listener(Owner):
         self._own(_end, self.pointer, handle, at_exit=True)
 
 
-def _end(pointer: Any, handle: Any) -> None:
-    if lib.pinfold_release_listener_destroy(pointer) == 0:
+def _end(pointer: Any, handle: Any) -> int:
+    code: int = lib.pinfold_release_listener_destroy(pointer)
+    if code == 0:
         finish(handle)
+    return code
 
 
 class ReleaseListener:

@@ -99,5 +99,6 @@ class Restoration(Held, Owner):
         self.close()
 
 
-def _end(restoration: Any) -> None:
-    lib.pinfold_end_restoration(restoration)
+def _end(restoration: Any) -> int:
+    code: int = lib.pinfold_end_restoration(restoration)
+    return code
