@@ -6,12 +6,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Iterator, Self
 
-from pinfold._callbacks import Call, finish, serve
+from pinfold._callbacks import Call, finish, in_callback, serve
 from pinfold._library import ffi, lib
 from pinfold._memory import locked
 from pinfold._owned import Owner
 from pinfold.constants import Code
-from pinfold.errors import last_failure
+from pinfold.errors import Error, last_failure
 from pinfold.lease import Lease
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Chunks(Owner, Iterator[Lease]):
     ) -> None:
         self.cache = cache
         self._buffer, wanted = locked(memory, access)
+        self._left = len(self._buffer)  # bytes that were not handed out; 0 after a failure or `close`
         self._request = Call(argument)
         request = self._request.handle()
         self._in_use = threading.Lock()
@@ -58,15 +59,19 @@ class Chunks(Owner, Iterator[Lease]):
             self._in_use.release()
 
     def _next(self) -> Lease:
-        if not self._free.alive:
+        if not self._left:
             raise StopIteration
+        if not self._free.alive:
+            raise Error(Code.CLOSED, "the stream belongs to the parent process, or the process ends")
         where = ffi.new("pinfold_range *")
         raw = ffi.new("pinfold_lease *")
         code = lib.pinfold_next_chunk(self._chunks, where, raw)
-        if code == Code.CLOSED:
-            raise StopIteration
         if code:
-            raise last_failure(self._request.raised)
+            failure = last_failure(self._request.raised)
+            if not in_callback():  # where C may refuse, and the stream goes on
+                self._left = 0
+            raise failure
+        self._left -= where.bytes
         return Lease(self.cache, raw[0], where.bytes, self._buffer)
 
     def close(self) -> None:
@@ -79,6 +84,7 @@ class Chunks(Owner, Iterator[Lease]):
                 failure = last_failure()
                 self._own(_end, *owned[2], at_exit=True)
                 raise failure
+            self._left = 0
         finally:
             self._in_use.release()
 

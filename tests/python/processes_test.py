@@ -109,7 +109,9 @@ def test_child_of_fork_leaves_its_parents_objects_alone() -> None:  # R37
         assert code_of(exporter.allocate, 10) is Code.UNSUPPORTED
         buffer.memory[0] = 7
         del buffer
+        assert code_of(list, stream) is Code.CLOSED
         stream.close()
+        assert list(stream) == []
         cache.close()
         peers.close()
         gc.collect()

@@ -373,6 +373,20 @@ def test_failure_of_a_chunk_reaches_the_reader(cache: Cache, registrar: Recordin
         assert list(chunks) == []
 
 
+def test_stream_of_chunks_that_is_not_complete_raises() -> None:
+    class Closed(RecordingRegistrar):
+        def open(self, request: OpenRequest) -> object:
+            if len(self.opened) == 5:
+                raise Error(Code.CLOSED, "the device was closed")
+            return super().open(request)
+
+    with Cache(Closed(), MANUAL) as cache, cache.acquire_chunks(bytearray(1 << 20), chunk_bytes=1 << 16) as chunks:
+        with pytest.raises(Error, match="the device was closed") as caught:
+            for lease in chunks:
+                lease.release()
+        assert caught.value.code is Code.CLOSED and list(chunks) == []
+
+
 def test_registrar_has_to_have_open_and_close() -> None:
     class Half(pinfold.Registrar):
         def open(self, request: OpenRequest) -> object:
