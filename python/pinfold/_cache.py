@@ -214,8 +214,8 @@ class BaseCache(Owner):
             free_refused()
         state = self._state
         thread = threading.get_ident()
-        state.calls.append(thread)
         try:
+            state.calls.append(thread)  # in the `try`: a signal's handler may raise after it
             if state.ended:
                 raise closed()
             answer: int = function(state.pointer, *given)

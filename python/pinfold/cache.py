@@ -223,8 +223,8 @@ class Cache(BaseCache):
             free_refused()
         state = self._state
         thread = _get_ident()
-        state.calls.append(thread)  # as in _call, without a call: this is the hot path
         try:
+            state.calls.append(thread)  # as in _call, without a call: this is the hot path
             if state.ended:
                 raise closed()
             raw = _acquire(state.pointer, pointer, nbytes, access)

@@ -209,14 +209,14 @@ def _pointers(caches: Sequence[Cache]) -> Any:
 def _calls(caches: Sequence[Cache]) -> Iterator[None]:
     """Keeps all caches alive meanwhile: as `Cache._call`, for several."""
     thread = threading.get_ident()
-    entered = []
+    before = [(cache._state, cache._state.calls.count(thread)) for cache in caches]
     try:
         for cache in caches:
             cache._state.calls.append(thread)
-            entered.append(cache._state)
             if cache._state.ended:
                 raise closed()
         yield
     finally:
-        for state in entered:
-            state.calls.remove(thread)
+        for state, calls in before:
+            while state.calls.count(thread) > calls:
+                state.calls.remove(thread)

@@ -5,6 +5,8 @@ from typing import Any, Callable
 
 import pytest
 
+from pinfold import Cache, CacheSet
+
 INTERRUPTED = """
 import gc, itertools, sys, time, pinfold
 sys.path.insert(0, sys.argv[1])
@@ -89,3 +91,28 @@ for line in itertools.count():
 print("made")
 """
     assert run(INTERRUPTED + program, str(request.path.parent)).split() == ["made"]
+
+
+class Interrupted(list[int]):
+    """Ctrl-C just after a thread was added, where the interpreter looks for signals."""
+
+    def append(self, thread: int) -> None:
+        super().append(thread)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cache: cache.flush(),
+        lambda cache: cache.acquire(bytearray(1)),
+        lambda cache: CacheSet([cache, cache]).acquire(bytearray(1)),
+    ],
+    ids=["call", "acquire", "set"],
+)
+def test_interrupted_call_is_not_counted(cache: Cache, call: Callable[[Cache], object]) -> None:
+    cache._state.calls = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        call(cache)
+    assert not cache._state.calls
+    cache._state.calls = []
