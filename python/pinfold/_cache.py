@@ -11,14 +11,12 @@ from typing import Any, Callable, Self
 from pinfold import dlpack
 from pinfold._callbacks import callback, finish, in_callback, serve
 from pinfold._library import ffi, lib, text_of
-from pinfold._owned import Owner, free_refused, refused
+from pinfold._owned import SECONDS_FOR_THREADS_AT_EXIT, Owner, free_refused, outlasting, refused
 from pinfold.constants import Code
 from pinfold.errors import Error, check, last_failure
 from pinfold.options import Options, withdraw
 from pinfold.registrar import Served
 from pinfold.restoration import Restoration
-
-_SECONDS_FOR_THREADS_AT_EXIT = 5.0
 
 
 class State:
@@ -33,28 +31,35 @@ class State:
         self.leased: set[Any] = set()
         self.views: list[None] = []  # of imported memory, which must not be unmapped meanwhile
         self.keeps: object = None  # must live until the end of the cache
+        self.handles: list[Any] = []  # that C has until its threads have left the driver
 
     def wait_for_calls(self, until: float) -> bool:
         while self.calls and time.monotonic() < until:
             time.sleep(0.0005)
         return not self.calls
 
+    def destroy(self) -> int:
+        """Returns IN_USE_CONFLICT if C refused; the cache is then as before."""
+        pointer, self.pointer = self.pointer, ffi.NULL  # a signal's handler may raise when C has destroyed it
+        code: int = lib.pinfold_destroy(pointer)
+        if code == Code.IN_USE_CONFLICT:
+            self.pointer = pointer
+        elif code == Code.TIMED_OUT:
+            outlasting.update(self.handles)
+        return code
+
 
 def _end(state: State) -> int:
     """Destroys a cache that was collected, or that is left at the end of the process: no callback may run after the
     interpreter has ended. Imported memory that only views use stays mapped, since they may be used until then."""
     state.ended = True
-    if not state.wait_for_calls(time.monotonic() + _SECONDS_FOR_THREADS_AT_EXIT):
+    if not state.wait_for_calls(time.monotonic() + SECONDS_FOR_THREADS_AT_EXIT):
         return 0
     if state.views and not state.calls_python:
         return 0
     while state.leased:
         lib.pinfold_release(state.leased.pop())
-    pointer, state.pointer = state.pointer, ffi.NULL
-    code: int = lib.pinfold_destroy(pointer) if pointer != ffi.NULL else 0
-    if code == Code.IN_USE_CONFLICT:
-        state.pointer = pointer
-    return code
+    return state.destroy() if state.pointer != ffi.NULL else 0
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,7 @@ class BaseCache(Owner):
             raise failure
         self._registration = registration
         self._state = State(made[0], calls_python or wanted.sink is not None)
+        self._state.handles.append(c_options.sink_self)
         self._own(_end, self._state, at_exit=True)
 
     def _make_over(
@@ -120,15 +126,18 @@ class BaseCache(Owner):
         """Makes the cache over a registrar or importer in Python. `create` is C's function, `table_of` makes its table."""
         served = Served(what)
         table, _name = table_of(what)
+        handles = []
 
         def over(options: Any, made: Any) -> int:
             handle = serve(served)  # until C calls `finished`, even if a signal's handler raises
+            handles.append(ffi.cast("void *", handle))  # does not keep it alive
             code: int = create(table, handle, options, made)
             if code:
                 finish(handle)
             return code
 
         BaseCache.__init__(self, over, options, served.registrations.get, calls_python=True)
+        self._state.handles += handles
 
     def close(self) -> None:
         """Destroys the cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are
@@ -149,10 +158,8 @@ class BaseCache(Owner):
             if not state.wait_for_calls(0 if in_callback() else float("inf")):
                 raise Error(Code.IN_USE_CONFLICT, "close was called from a callback, and a call may wait for that")
             self._refuse_views()
-            pointer, state.pointer = state.pointer, ffi.NULL  # a signal's handler may raise when C has destroyed it
-            code = lib.pinfold_destroy(pointer)
+            code = state.destroy()
             if code == Code.IN_USE_CONFLICT:
-                state.pointer = pointer
                 raise last_failure()
         except BaseException:
             state.ended = state.pointer == ffi.NULL

@@ -31,6 +31,10 @@ def finish(handle: Any) -> Any:
     return what
 
 
+def is_served(handle: Any) -> bool:
+    return handle in _served
+
+
 class _Thread(threading.local):
     callbacks = 0
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 import collections
 import functools
 import os
+import time
 import weakref
 from typing import Any, Callable
 
-from pinfold._callbacks import in_callback
+from pinfold._callbacks import in_callback, is_served
 from pinfold.constants import Code
+
+SECONDS_FOR_THREADS_AT_EXIT = 5.0
 
 
 class Owner:
@@ -55,11 +58,24 @@ def free_refused() -> None:
             again = 0
 
 
-weakref.finalize(Owner, free_refused)  # the last at the end of the process, since it is the oldest
+# Handles of caches that were destroyed while a thread of the library was in a driver.
+outlasting: set[Any] = set()
+
+
+def _free_last() -> None:
+    """Frees what is left when the interpreter ends, and waits until threads of the library have left Python."""
+    free_refused()
+    until = time.monotonic() + SECONDS_FOR_THREADS_AT_EXIT
+    while any(map(is_served, list(outlasting))) and time.monotonic() < until:
+        time.sleep(0.0005)
+
+
+weakref.finalize(Owner, _free_last)  # the last at the end of the process, since it is the oldest
 
 
 def _leave_all_to_parent() -> None:
     refused.clear()
+    outlasting.clear()
     for owner in _owners:
         owner._leave_to_parent()
 

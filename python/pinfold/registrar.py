@@ -146,7 +146,10 @@ def _still_is(served: Any, made: Any, address: Any, nbytes: int) -> int:
 
 @callback(member("pinfold_registrar", "finished"))
 def finished(served: Any) -> None:
-    finish(served).what.finished()
+    try:
+        ffi.from_handle(served).what.finished()
+    finally:
+        finish(served)  # last: the end of the process waits for it
 
 
 def table_of(registrar: Registrar) -> tuple[Any, Any]:

@@ -454,3 +454,37 @@ os.kill(os.getpid(), signal.SIGUSR1)
     text = file.read_text()
     assert text.count("dump_end outcome=done") == 2
     assert text.count('cache name="of Python" registrar="mlock"') == 1 and text.count(" leases=1 ") == 1
+
+
+@pytest.mark.parametrize("end", ["pass", "close(cache)", "del cache; gc.collect()"])
+def test_end_of_the_process_waits_for_a_thread_in_the_registrar(run: Any, request: Any, end: str) -> None:
+    program = f"""
+import contextlib, gc, sys, threading, time, pinfold
+sys.path.insert(0, sys.argv[1])
+from doubles import RecordingRegistrar
+
+class Slow(RecordingRegistrar):
+    def close(self, registration):
+        begun.set()
+        time.sleep(1.5)
+        super().close(registration)
+
+    def finished(self):
+        print("finished", flush=True)
+
+def close(cache):
+    with contextlib.suppress(pinfold.Error):
+        cache.close()  # TIMED_OUT
+
+begun = threading.Event()
+flags = pinfold.Flag.REAPER | pinfold.Flag.DEFERRED_CLOSES
+options = pinfold.Options(monitor=pinfold.Monitor.MANUAL, flags=flags, drain_timeout_ms=0, sink=lambda event: None)
+cache = pinfold.Cache(Slow(), options)
+memory = bytearray(10)
+cache.acquire(memory).release()
+cache.invalidate(*pinfold.range_of(memory))
+begun.wait()
+{end}
+print("the end", flush=True)
+"""
+    assert run(program, str(request.path.parent)).split("\n") == ["the end", "finished", ""]
