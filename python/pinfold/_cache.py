@@ -22,9 +22,9 @@ from pinfold.restoration import Restoration
 class State:
     """The state that the end of a cache needs, without a reference to the cache."""
 
-    def __init__(self, pointer: Any, calls_python: bool) -> None:
+    def __init__(self, pointer: Any, threads_call_python: bool) -> None:
         self.pointer = pointer
-        self.calls_python = calls_python
+        self.threads_call_python = threads_call_python  # threads of the library, also when the interpreter has ended
         self.ended = False
         self.inherited = False  # from the parent of this process: C refuses all calls
         self.calls: list[int] = []  # threads in a call of the cache, which must not be destroyed meanwhile
@@ -51,11 +51,12 @@ class State:
 
 def _end(state: State) -> int:
     """Destroys a cache that was collected, or that is left at the end of the process: no callback may run after the
-    interpreter has ended. Imported memory that only views use stays mapped, since they may be used until then."""
+    interpreter has ended. Imported memory that only views use stays mapped, since they may be used until then, unless a
+    thread of the library could call Python for its cache."""
     state.ended = True
     if not state.wait_for_calls(time.monotonic() + SECONDS_FOR_THREADS_AT_EXIT):
         return 0
-    if state.views and not state.calls_python:
+    if state.views and not state.threads_call_python:
         return 0
     while state.leased:
         lib.pinfold_release(state.leased.pop())
@@ -104,7 +105,7 @@ class BaseCache(Owner):
         create: Callable[[Any, Any], Any],
         options: Options | None,
         registration: Callable[[Any], Any],
-        calls_python: bool = False,
+        threads_call_python: bool = False,
     ) -> None:
         """`create` makes the cache with C's options; `registration` converts the registration of C's lease."""
         wanted = options or Options()
@@ -116,7 +117,7 @@ class BaseCache(Owner):
             withdraw(c_options)
             raise failure
         self._registration = registration
-        self._state = State(made[0], calls_python or wanted.sink is not None)
+        self._state = State(made[0], threads_call_python or wanted.sink is not None)
         self._state.handles.append(c_options.sink_self)
         self._own(_end, self._state, at_exit=True)
 
@@ -126,9 +127,11 @@ class BaseCache(Owner):
         """Makes the cache over a registrar or importer in Python. `create` is C's function, `table_of` makes its table."""
         served = Served(what)
         table, _name = table_of(what)
-        handles = []
+        handles, flags = [], 0
 
         def over(options: Any, made: Any) -> int:
+            nonlocal flags
+            flags = options.flags
             handle = serve(served)  # until C calls `finished`, even if a signal's handler raises
             handles.append(ffi.cast("void *", handle))  # does not keep it alive
             code: int = create(table, handle, options, made)
@@ -136,8 +139,9 @@ class BaseCache(Owner):
                 finish(handle)
             return code
 
-        BaseCache.__init__(self, over, options, served.registrations.get, calls_python=True)
+        BaseCache.__init__(self, over, options, served.registrations.get)
         self._state.handles += handles
+        self._state.threads_call_python |= bool(flags & lib.PINFOLD_REAPER)
 
     def close(self) -> None:
         """Destroys the cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are

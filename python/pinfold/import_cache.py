@@ -89,8 +89,8 @@ class ImportCache(BaseCache):
         cls, create: Callable[[Any, Any], Any], options: Options | None, listener: ReleaseListener | None
     ) -> Self:
         made = cls.__new__(cls)
-        # The end of the process destroys the cache: later, `send` could be called without an interpreter.
-        BaseCache.__init__(made, create, options, lambda at: None, calls_python=listener is not None)
+        # The end of an exporter closes memory on a thread of the library, which may call `send`.
+        BaseCache.__init__(made, create, options, lambda at: None, threads_call_python=listener is not None)
         made._state.keeps = listener and listener._c
         return made
 

@@ -225,3 +225,26 @@ array = numpy.frombuffer(lease.memory, "u1")
 atexit.register(print, "the end")
 """
     assert run(program) == "the end\n45\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "mapped"),
+    [
+        ("", True),
+        ("flags=pinfold.Flag.REAPER", False),
+        ("text='PINFOLD_REAPER=1'", False),
+        ("sink=lambda event: None", False),
+    ],
+)
+def test_views_keep_imported_memory_until_the_end(run: Any, request: Any, options: str, mapped: bool) -> None:  # R52
+    """Unless a thread of the library could call Python when the interpreter has ended."""
+    program = f"""
+import atexit, sys
+atexit.register(lambda: print("unmapped" if importer.closed else list(view)))
+sys.path.insert(0, sys.argv[1])
+import pinfold
+from doubles import RecordingImporter
+importer = RecordingImporter()
+view = pinfold.ImportCache(importer, pinfold.Options({options})).acquire(7, importer.handle(4096, 2), 4096, 2).memory
+"""
+    assert run(program, str(request.path.parent)) == ("[7, 7]\n" if mapped else "unmapped\n")
