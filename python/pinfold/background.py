@@ -171,6 +171,11 @@ class Background(Held, Owner):
         owned = self._free.detach()
         if owned is None:
             return  # by another thread, at the end of the process, or in the parent of this process
+        if _is_refused(owned[2][0]):
+            refused = last_failure(self._call.raised)
+            self._own(_collected, *owned[2], at_exit=True)
+            self._released = False
+            raise refused
         code = _end(*owned[2])
         failure = last_failure(self._call.raised) if code else None
         self._buffers = []
@@ -209,10 +214,14 @@ def _end(made: Any, told: Progress, used: Any) -> int:
     return code
 
 
+def _is_refused(made: Any) -> bool:
+    """Whether C would refuse to end the ticket: the code of `_end` may also be that of a failed close."""
+    code = lib.pinfold_background_acquire(made[0], ffi.NULL, 0, ffi.new("pinfold_large **"))  # acquires nothing
+    return bool(code == Code.IN_USE_CONFLICT)
+
+
 def _collected(made: Any, told: Progress, used: Any) -> int:
-    """As `_end`, but returns only the code of a refusal: that of a failed close may be the same."""
-    code: int = lib.pinfold_background_acquire(made[0], ffi.NULL, 0, ffi.new("pinfold_large **"))  # acquires nothing
-    if code != Code.IN_USE_CONFLICT:
-        _end(made, told, used)
-        return 0
-    return code
+    if _is_refused(made):
+        return Code.IN_USE_CONFLICT
+    _end(made, told, used)
+    return 0

@@ -190,6 +190,27 @@ def test_another_thread_may_wait(cache: Cache) -> None:
             thread.join()
 
 
+def test_release_in_a_callback_is_refused_and_may_be_repeated() -> None:
+    class Releasing(RecordingRegistrar):
+        def open(self, request: pinfold.OpenRequest) -> object:
+            if request.argument == "release":
+                with pytest.raises(Error) as caught:
+                    ticket.release()
+                refused.append(caught.value.code)
+            return super().open(request)
+
+    refused: list[Code] = []
+    registrar, memory = Releasing(), bytearray(MIB)
+    with Cache(registrar, Options(monitor=pinfold.Monitor.MANUAL)) as cache:
+        ticket = cache.register_in_background(memory, piece_bytes=PIECE)
+        cache.acquire(bytearray(10), argument="release").release()
+        assert refused == [Code.IN_USE_CONFLICT]
+        ticket.wait(60)
+        ticket.release()
+        gc.collect()  # the exception's traceback
+        memory.append(1)
+
+
 def test_child_of_fork_leaves_the_ticket_to_the_parent(run: Any, request: Any) -> None:  # R37
     program = """
 import gc, os, sys, pinfold
