@@ -112,7 +112,7 @@ void engine_requests::open_group(std::span<const request> what, group& claimed,
     const bool taken = replaced && others_could_take(what[one.number], asked[i].extent);
     os::scoped_lock guard(one.in->mutex);
     one.in->table.leave_driver(*one.fresh);
-    if (!watched[i] || taken) one.in->table.make_unshared(*one.fresh);
+    if (!watched[i] || taken || (made[i] && made[i]->for_one_lease)) one.in->table.make_unshared(*one.fresh);
   }
   for (const bool succeeded : {true, false}) {  // refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i) {

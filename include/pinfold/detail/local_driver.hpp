@@ -64,6 +64,7 @@ class local_driver {
       } else {
         made[i] = result<opened>();
         fill(*made[i], what[i], *answers[i]);
+        if constexpr (borrowing_registrar<R>) made[i]->for_one_lease = !static_cast<R*>(self)->may_keep(*answers[i]);
       }
     }
   }

@@ -85,6 +85,21 @@ class cuda_memory {
     return inner_.close(registration);
   }
 
+  static constexpr bool exclusive_in_process = is_exclusive_in_process<R>;  ///< as of the registrar
+
+  /// Calls the registrar's `invalidated`.
+  void invalidated(const registration_type& registration) noexcept
+    requires informed_registrar<R>
+  {
+    inner_.invalidated(registration);
+  }
+  /// Returns the registrar's `may_keep`.
+  [[nodiscard]] bool may_keep(const registration_type& registration) const noexcept
+    requires borrowing_registrar<R>
+  {
+    return inner_.may_keep(registration);
+  }
+
   /// Returns whether the memory is still the registered allocation. Always true with `cuda_freed::announced`.
   [[nodiscard]] bool still_is(const registration_type& registration, range memory) const noexcept {
     return freed_ == cuda_freed::announced || is_cuda_memory(registration.identity, memory);
