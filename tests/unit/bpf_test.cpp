@@ -90,10 +90,12 @@ TEST_F(bpf, R30_mremap_reports_source_and_destination) {
   memory from(bytes), onto(bytes);
   events seen(*monitor);
   ASSERT_NE(::mremap(from.data(), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, onto.data()), MAP_FAILED);
-  const auto told = seen.take();
-  EXPECT_EQ(told, (std::vector<range>{onto.all(), from.all()}));
+  const auto told = seen.take();  // more than the memory where that may be of huge pages: at a multiple of 2 MiB
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_TRUE(told[0].begin == onto.begin() && told[0].contains(onto.all()));
+  EXPECT_TRUE(told[1].begin == from.begin() && told[1].contains(from.all()));
   ASSERT_NE(::mremap(onto.data(), bytes, bytes - page, MREMAP_MAYMOVE), MAP_FAILED);
-  EXPECT_EQ(seen.take(), (std::vector<range>{{onto.begin() + bytes - page, onto.begin() + bytes}}));
+  EXPECT_TRUE(seen.take_cover({onto.begin() + bytes - page, onto.begin() + bytes}));
 }
 
 TEST_F(bpf, R30_shrinking_the_heap_is_reported) {
@@ -237,7 +239,7 @@ TEST_F(bpf, R30_calls_that_take_whole_huge_pages_are_reported_with_these) {
   void* const at = reinterpret_cast<void*>(begin);
   const watched part({begin, begin + huge});
   events seen(*monitor);
-  static_cast<void>(::mmap(at, page, PROT_NONE, flags | MAP_FIXED | MAP_HUGETLB, -1, 0));
+  [[maybe_unused]] const void* const placed = ::mmap(at, page, PROT_NONE, flags | MAP_FIXED | MAP_HUGETLB, -1, 0);
   EXPECT_TRUE(seen.take_cover({begin, begin + huge}));
   static_cast<void>(::mremap(at, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<void*>(begin + huge)));
   EXPECT_TRUE(seen.take_cover({begin, begin + huge}));
