@@ -10,7 +10,6 @@ namespace pinfold::detail {
 namespace {
 
 constexpr std::uint64_t vma_shared = 8;
-constexpr std::uint64_t or_next = 0x10;
 
 std::optional<procmap> ask(const own_maps& maps, std::uintptr_t address, std::uint64_t flags,
                            std::span<char> path) noexcept {
@@ -38,7 +37,7 @@ std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address, 
 }
 
 std::optional<procmap> mapping_from(const own_maps& maps, std::uintptr_t address) noexcept {
-  return ask(maps, address, or_next, {});
+  return ask(maps, address, os::procmap_or_next, {});
 }
 
 }  // namespace pinfold::detail

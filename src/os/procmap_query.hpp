@@ -26,5 +26,6 @@ struct procmap_query {
   std::uint64_t build_id_addr;
 };
 inline constexpr unsigned long procmap_query_request = _IOWR('f', 17, procmap_query);
+inline constexpr std::uint64_t procmap_or_next = 0x10;  ///< flag: the mapping at the address, or the next one
 
 }  // namespace pinfold::os

@@ -18,8 +18,6 @@ namespace pinfold::monitors::uffd {
 
 namespace {
 
-constexpr std::uint64_t or_next = 0x10;
-
 int ask(int maps, std::uintptr_t address, std::uint64_t flags, range& found) noexcept {
   os::procmap_query query{};
   query.size = sizeof query;
@@ -98,7 +96,7 @@ own_memory open_own_memory() noexcept {
 range mapping_list::next() noexcept {
   range found;
   if (!as_text_) {
-    const int native = ask(maps_, at_, or_next, found);
+    const int native = ask(maps_, at_, os::procmap_or_next, found);
     complete_ = native == ENOENT;
     as_text_ = native != 0 && native != ENOENT;
   }
