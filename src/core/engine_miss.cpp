@@ -14,8 +14,9 @@ result<grant> engine_requests::grant_for(const request& asked) noexcept {
   request what = asked;
   what.events_before = event_log_.generation().load(std::memory_order_acquire);
   result<grant> granted;
-  if (!plain_miss(what, granted)) granted = acquire_generally(what);
-  return granted;
+  if (plain_miss(what, granted)) return granted;
+  what.events_before = 0;  // asks again in any case: it may wait before the claim, when no event tells of new mappings
+  return acquire_generally(what);
 }
 
 // Flattened: the calls between the parts would take a fifth of the instructions (scripts/hit-cost). Off the plain path
